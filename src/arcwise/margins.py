@@ -1,0 +1,534 @@
+"""Returns psi, the cosine of a sample's own class after the margin: one small class per margin.
+
+A margin sees b numbers and no classes. Its `forward(cos_y, *, norm, y)` maps the own cosine to psi;
+for fixed norm, statistics and drawn margin psi is continuous on [0, pi], never rises with the angle
+and never exceeds the cosine. Two methods are optional:
+
+- `penalty(norm)`: what is added to the loss of each sample (MagFace),
+- `others(cos_y, *, norm, y)`: how the other classes count (CurricularFace, MV-Softmax, the filter).
+
+`neutral` names the parameters at which a margin is NormFace.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from arcwise.errors import ArcwiseError, number_in, unknown
+from arcwise.sphere import Others, angle, clip, sine
+
+Continuation = Literal["smooth", "paper"]
+
+
+# ---------------------------------------------------------------- the two moves all margins are made of
+
+
+def shifted(
+    cos: Float[Tensor, " b"], m: float | Float[Tensor, " b"], continuation: Continuation = "smooth"
+) -> Float[Tensor, " b"]:
+    """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), going on falling past theta = pi - m.
+
+    Past it cos(theta + m) would rise again; there psi = cos(theta) - (1 - cos m), which is continuous,
+    or, as the papers' code has it, cos(theta) - m sin(m), which jumps. For m < 0 the shifted angle
+    stops at 0.
+
+    >>> shifted(torch.tensor([0.87758, -1.0]), 0.5)
+    tensor([ 0.5403, -1.1224])
+    """
+    cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+    drop = m * sin_m if continuation == "paper" else 1.0 - cos_m
+    turned = cos * cos_m - sine(cos) * sin_m
+    psi = torch.where(cos > -cos_m, turned, cos - drop)
+    if not isinstance(m, Tensor):
+        return psi
+    return torch.where(m < 0.0, turned.masked_fill(cos > cos_m, 1.0), psi)
+
+
+def ladder(phi: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    """(-1)^k cos(phi) - 2 k with k = floor(phi / pi): cos on [0, pi], then falling on for ever.
+
+    >>> ladder(torch.tensor([0.0, torch.pi, 2 * torch.pi]))
+    tensor([ 1., -1., -3.])
+    """
+    k = torch.floor(phi.detach() / math.pi)
+    return (1.0 - 2.0 * torch.remainder(k, 2.0)) * phi.cos() - 2.0 * k
+
+
+# ------------------------------------------------------------------------------- fixed margins
+
+
+class NormFace(nn.Module):
+    """psi = cos(theta): both sides normalised, no margin  (Wang et al. 2017).
+
+    >>> NormFace()(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([0.5000])
+    """
+
+    formula: ClassVar = "cos θ"
+    paper: ClassVar = "Wang et al. 2017, NormFace"
+    neutral: ClassVar[dict] = {}
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return cos_y
+
+
+class SphereFace(nn.Module):
+    """psi = (-1)^k cos(m theta) - 2 k,  k = floor(m theta / pi), for any real m >= 1  (Liu et al. 2017).
+
+    >>> SphereFace(2)(torch.tensor([0.0]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([-1.])
+    """
+
+    formula: ClassVar = "(−1)ᵏ cos(mθ) − 2k,  k = ⌊mθ/π⌋"
+    paper: ClassVar = "Liu et al. 2017, SphereFace"
+    neutral: ClassVar[dict] = {"m": 1.0}
+
+    def __init__(self, m: float = 4.0):
+        super().__init__()
+        self.m = number_in("m", m, 1.0, 100.0, why="SphereFace multiplies the angle; m = 1 is NormFace.")
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return cos_y if self.m == 1.0 else ladder(self.m * angle(cos_y))
+
+
+class CosFace(nn.Module):
+    """psi = cos(theta) - m; m one number, or one per class  (Wang et al. 2018).
+
+    >>> CosFace(0.25)(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([0.2500])
+    """
+
+    formula: ClassVar = "cos θ − m"
+    paper: ClassVar = "Wang et al. 2018, CosFace"
+    neutral: ClassVar[dict] = {"m": 0.0}
+    m: float | Tensor
+
+    def __init__(self, m: float | Sequence[float] | Tensor = 0.35):
+        super().__init__()
+        set_margin(self, m, high=2.0)
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return cos_y - of_class(self.m, y)
+
+
+class ArcFace(nn.Module):
+    """psi = cos(theta + m), then cos(theta) - (1 - cos m) past pi - m  (Deng et al. 2019).
+
+    m is one number, or one per class. `continuation="paper"` goes on as the paper's code does, with
+    cos(theta) - m sin(m): a jump of 0.117 at m = 0.5.
+
+    >>> ArcFace(0.5)(torch.tensor([0.3]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([-0.1941])
+    """
+
+    formula: ClassVar = "cos(θ + m);  past π − m: cos θ − (1 − cos m)"
+    paper: ClassVar = "Deng et al. 2019, ArcFace"
+    neutral: ClassVar[dict] = {"m": 0.0}
+    m: float | Tensor
+
+    def __init__(
+        self, m: float | Sequence[float] | Tensor = 0.5, *, continuation: Continuation = "smooth"
+    ):
+        super().__init__()
+        set_margin(self, m, high=math.pi)
+        self.continuation: Continuation = one_of("continuation", continuation, ("smooth", "paper"))
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return shifted(cos_y, of_class(self.m, y), self.continuation)
+
+
+class Combined(nn.Module):
+    """psi = cos(m1 theta + m2) - m3, all three honoured  (Deng et al. 2019, eq. 4).
+
+    ArcFace's continuation when m1 = 1, SphereFace's ladder in m1 theta + m2 otherwise.
+
+    >>> Combined(1.0, 0.0, 0.25)(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([0.2500])
+    """
+
+    formula: ClassVar = "cos(m₁θ + m₂) − m₃"
+    paper: ClassVar = "Deng et al. 2019, ArcFace, eq. 4"
+    neutral: ClassVar[dict] = {"m1": 1.0, "m2": 0.0, "m3": 0.0}
+
+    def __init__(self, m1: float = 1.0, m2: float = 0.3, m3: float = 0.2):
+        super().__init__()
+        self.m1 = number_in("m1", m1, 1.0, 100.0, why="It multiplies the angle; 1 leaves it alone.")
+        self.m2 = number_in("m2", m2, 0.0, math.pi, why="It is added to the angle, in radians.")
+        self.m3 = number_in("m3", m3, 0.0, 2.0, why="It is taken off the cosine.")
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        if self.m1 == 1.0:
+            return shifted(cos_y, self.m2) - self.m3
+        return ladder(self.m1 * angle(cos_y) + self.m2) - self.m3
+
+
+# -------------------------------------------------------- margins that read the embedding's norm
+
+
+class AdaFace(nn.Module):
+    """psi = cos(theta - m q) - m q - m,  q = clip(h (|x| - mu)/sigma, -1, 1)  (Kim et al. 2022).
+
+    mu and sigma are running means over batches (weight t_alpha for the new one) of the norm and of its
+    standard deviation; q carries no gradient. The shifted angle stops at 0; past pi it goes on as
+    ArcFace does, where the paper's code has a zero gradient.
+
+    >>> AdaFace().eval()(torch.tensor([0.5]), norm=torch.tensor([20.0]), y=torch.tensor([0]))
+    tensor([0.1000])
+    """
+
+    formula: ClassVar = "cos(θ − m q) − m q − m,  q = clip(h (|x| − μ)/σ, −1, 1)"
+    paper: ClassVar = "Kim et al. 2022, AdaFace"
+    neutral: ClassVar[dict] = {"m": 0.0}
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, m: float = 0.4, *, h: float = 0.333, t_alpha: float = 0.01):
+        super().__init__()
+        self.m = number_in("m", m, 0.0, math.pi)
+        self.h = number_in("h", h, 0.0, 100.0)
+        self.t_alpha = number_in("t_alpha", t_alpha, 0.0, 1.0, why="It is the weight of the new batch.")
+        self.register_buffer("mean", torch.tensor(20.0))  # the starting values of the authors' code
+        self.register_buffer("std", torch.tensor(100.0))
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        norm = clip(norm.detach(), 0.001, 100.0)
+        if self.training:
+            self.follow(norm)
+        q = clip(self.h * (norm - self.mean) / (self.std + 0.001), -1.0, 1.0).to(cos_y.dtype)
+        return shifted(cos_y, -self.m * q) - self.m * q - self.m
+
+    def follow(self, norm: Float[Tensor, " b"]) -> None:
+        """Moves mu and sigma towards this batch; one sample has no spread, so it moves mu alone."""
+        if len(norm) > 0:
+            self.mean.lerp_(norm.mean().to(self.mean.dtype), self.t_alpha)
+        if len(norm) > 1:
+            self.std.lerp_(norm.std().to(self.std.dtype), self.t_alpha)
+
+
+class MagFace(nn.Module):
+    """psi = cos(theta + m(a)),  m(a) = l_m + (u_m - l_m)(a - l_a)/(u_a - l_a),  a = |x|  (Meng et al. 2021).
+
+    The loss gains lambda_g (1/a + a/u_a^2), which rewards long vectors. a is held inside [l_a, u_a],
+    and both terms send their gradient through it.
+
+    >>> MagFace()(torch.tensor([0.3]), norm=torch.tensor([10.0]), y=torch.tensor([0]))
+    tensor([-0.1448])
+    """
+
+    formula: ClassVar = "cos(θ + m(|x|)),  m from l_m to u_m as |x| goes from l_a to u_a"
+    paper: ClassVar = "Meng et al. 2021, MagFace"
+    neutral: ClassVar[dict] = {"l_m": 0.0, "u_m": 0.0}
+
+    def __init__(
+        self, l_a: float = 10.0, u_a: float = 110.0, l_m: float = 0.45, u_m: float = 0.8,
+        *, lambda_g: float = 20.0,
+    ):  # fmt: skip
+        super().__init__()
+        self.u_a = number_in("u_a", u_a, 1e-6, 1e9)
+        self.l_a = number_in("l_a", l_a, 1e-9, self.u_a * (1.0 - 1e-9), why="It must lie below u_a.")
+        self.u_m = number_in("u_m", u_m, 0.0, math.pi)
+        self.l_m = number_in("l_m", l_m, 0.0, self.u_m, why="It must not exceed u_m.")
+        self.lambda_g = number_in("lambda_g", lambda_g, 0.0, 1e9)
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        a = clip(norm, self.l_a, self.u_a)
+        return shifted(cos_y, self.l_m + (self.u_m - self.l_m) * (a - self.l_a) / (self.u_a - self.l_a))
+
+    def penalty(self, norm: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+        """lambda_g (1/a + a/u_a^2), smallest at a = u_a."""
+        a = clip(norm, self.l_a, self.u_a)
+        return self.lambda_g * (a.reciprocal() + a / self.u_a**2)
+
+
+# -------------------------------------------------------------------------- margins drawn at random
+
+
+class ElasticArcFace(nn.Module):
+    """psi = cos(theta + m_i),  m_i drawn from N(m, std), clipped at 0  (Boutros et al. 2022).
+
+    `plus=True` is ElasticFace+: the sample farthest from its centre gets the largest of the drawn
+    margins. In evaluation mode m_i = m.
+
+    >>> ElasticArcFace(std=0.0)(torch.tensor([0.3]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([-0.1941])
+    """
+
+    formula: ClassVar = "cos(θ + mᵢ),  mᵢ ~ N(m, std)"
+    paper: ClassVar = "Boutros et al. 2022, ElasticFace-Arc"
+    neutral: ClassVar[dict] = {"m": 0.0, "std": 0.0}
+
+    def __init__(self, m: float = 0.5, *, std: float = 0.05, plus: bool = False):
+        super().__init__()
+        self.m = number_in("m", m, 0.0, math.pi)
+        self.std = number_in("std", std, 0.0, math.pi)
+        self.plus = plus
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        m = self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=math.pi)
+        return shifted(cos_y, m)
+
+
+class ElasticCosFace(nn.Module):
+    """psi = cos(theta) - m_i,  m_i drawn from N(m, std), clipped at 0  (Boutros et al. 2022).
+
+    >>> ElasticCosFace(std=0.0)(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([0.1500])
+    """
+
+    formula: ClassVar = "cos θ − mᵢ,  mᵢ ~ N(m, std)"
+    paper: ClassVar = "Boutros et al. 2022, ElasticFace-Cos"
+    neutral: ClassVar[dict] = {"m": 0.0, "std": 0.0}
+
+    def __init__(self, m: float = 0.35, *, std: float = 0.05, plus: bool = False):
+        super().__init__()
+        self.m = number_in("m", m, 0.0, 2.0)
+        self.std = number_in("std", std, 0.0, 2.0)
+        self.plus = plus
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return cos_y - (self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=2.0))
+
+
+def drawn(
+    cos_y: Float[Tensor, " b"], m: float, std: float, *, plus: bool, high: float
+) -> Float[Tensor, " b"]:
+    """One margin per sample from N(m, std), inside [0, high]; sorted by hardness when `plus`."""
+    draws = clip(m + std * torch.randn_like(cos_y.detach()), 0.0, high)
+    if not plus:
+        return draws
+    easiest_first = cos_y.detach().argsort(descending=True)
+    return torch.empty_like(draws).scatter_(0, easiest_first, draws.sort().values)
+
+
+# ------------------------------------------------------------ margins that reshape the other classes
+
+
+class CurricularFace(nn.Module):
+    """psi = ArcFace's; another class with cos_j > psi counts as cos_j (t + cos_j)  (Huang et al. 2020).
+
+    t is a running mean of cos_y (weight 0.01 for the new batch): hard classes count little at first
+    and more as training goes on. `curriculum=False` leaves them alone, which is ArcFace.
+
+    >>> CurricularFace().others(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0])).mode
+    'curricular'
+    """
+
+    formula: ClassVar = "cos(θ + m);  others above ψ: cos θⱼ (t + cos θⱼ)"
+    paper: ClassVar = "Huang et al. 2020, CurricularFace"
+    neutral: ClassVar[dict] = {"m": 0.0, "curriculum": False}
+    t: Tensor
+
+    def __init__(self, m: float = 0.5, *, t_alpha: float = 0.01, curriculum: bool = True):
+        super().__init__()
+        self.m = number_in("m", m, 0.0, math.pi)
+        self.t_alpha = number_in("t_alpha", t_alpha, 0.0, 1.0, why="It is the weight of the new batch.")
+        self.curriculum = curriculum
+        self.register_buffer("t", torch.tensor(0.0))
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return shifted(cos_y, self.m)
+
+    def others(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Others | None:
+        """The curriculum's mode with psi as its threshold; moves t in training mode."""
+        if not self.curriculum:
+            return None
+        if self.training and len(cos_y) > 0:
+            self.t.lerp_(cos_y.mean().to(self.t.dtype), self.t_alpha)
+        return Others("curricular", self(cos_y, norm=norm, y=y), self.t.to(cos_y.dtype, copy=True))
+
+
+class MVSoftmax(nn.Module):
+    """psi = CosFace's or ArcFace's; another class with cos_j > psi counts as t cos_j + t - 1  (Wang et al. 2020).
+
+    `base` is "cosface" (MV-AM) or "arcface" (MV-Arc); `adaptive=False` is the fixed form cos_j + t - 1.
+
+    >>> MVSoftmax()(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([0.1500])
+    """
+
+    formula: ClassVar = "cos θ − m;  others above ψ: t cos θⱼ + t − 1"
+    paper: ClassVar = "Wang et al. 2020, MV-Softmax"
+    neutral: ClassVar[dict] = {"m": 0.0, "t": 1.0}
+
+    def __init__(
+        self, m: float = 0.35, *, t: float = 1.2, base: Literal["cosface", "arcface"] = "cosface",
+        adaptive: bool = True,
+    ):  # fmt: skip
+        super().__init__()
+        self.m = number_in("m", m, 0.0, 2.0)
+        self.t = number_in("t", t, 1.0, 10.0, why="Above 1 it makes hard classes count more.")
+        self.base = one_of("base", base, ("cosface", "arcface"))
+        self.adaptive = adaptive
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return cos_y - self.m if self.base == "cosface" else shifted(cos_y, self.m)
+
+    def others(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Others | None:
+        """The mode of the adaptive or the fixed form, with psi as its threshold."""
+        if self.t == 1.0:
+            return None
+        return Others("mv" if self.adaptive else "mv-fixed", self(cos_y, norm=norm, y=y), self.t)
+
+
+class NoiseFilter(nn.Module):
+    """psi of any margin; other classes with cos_j > above do not count at all  (An et al. 2022).
+
+    A class so close to a sample of another class is likely the same person under a second label.
+    (insightface sets such a logit to 0, which still counts; here it is left out.)
+
+    >>> NoiseFilter(CosFace(0.25))(torch.tensor([0.5]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
+    tensor([0.2500])
+    """
+
+    formula: ClassVar = "ψ of the inner margin;  others with cos θⱼ > above: left out"
+    paper: ClassVar = "An et al. 2022, Partial FC"
+    neutral: ClassVar[dict] = {"margin": NormFace, "above": 1.0}
+
+    def __init__(self, margin: nn.Module | type[nn.Module] | str = "arcface", *, above: float = 0.4):
+        super().__init__()
+        self.margin = margin_from(margin)
+        self.above = number_in("above", above, -1.0, 1.0, why="It is a cosine; 1 switches the filter off.")
+        if hasattr(self.margin, "others"):
+            raise ArcwiseError(
+                f"NoiseFilter cannot wrap {type(self.margin).__name__}, which reshapes the other classes itself."
+            )
+
+    def forward(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Float[Tensor, " b"]:
+        return self.margin(cos_y, norm=norm, y=y)
+
+    def penalty(self, norm: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+        """The inner margin's, 0 where it has none."""
+        inner = getattr(self.margin, "penalty", None)
+        return inner(norm) if inner else torch.zeros_like(norm)
+
+    def others(
+        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
+    ) -> Others | None:
+        """The filter's mode, with the same threshold for every sample."""
+        return None if self.above >= 1.0 else Others("filter", torch.full_like(cos_y, self.above))
+
+
+MARGINS: dict[str, type[nn.Module]] = {
+    "normface": NormFace,
+    "sphereface": SphereFace,
+    "cosface": CosFace,
+    "arcface": ArcFace,
+    "combined": Combined,
+    "adaface": AdaFace,
+    "magface": MagFace,
+    "elastic-arcface": ElasticArcFace,
+    "elastic-cosface": ElasticCosFace,
+    "curricularface": CurricularFace,
+    "mv-softmax": MVSoftmax,
+    "noise-filter": NoiseFilter,
+}
+
+
+# ---------------------------------------------------------------------------------- building margins
+
+
+def margin_from(margin: nn.Module | type[nn.Module] | str, **parameters: object) -> nn.Module:
+    """A margin module, from a name of MARGINS with its parameters, a class, or a ready object.
+
+    >>> margin_from("arcface", m=0.3).m
+    0.3
+    """
+    if isinstance(margin, str):
+        if margin not in MARGINS:
+            raise unknown("margin", margin, MARGINS)
+        margin = MARGINS[margin]
+    if isinstance(margin, nn.Module):
+        if parameters:
+            raise ArcwiseError(f"{type(margin).__name__} is already built: give it {', '.join(parameters)} there.")
+        return margin
+    if not (isinstance(margin, type) and issubclass(margin, nn.Module)):
+        raise ArcwiseError(f"margin must be a name or an nn.Module with forward(cos_y, *, norm, y), got {margin!r}.")
+    choices = inspect.signature(margin).parameters
+    for name in parameters:
+        if name not in choices:
+            raise unknown(f"parameter of {margin.__name__}", name, choices)
+    return margin(**parameters)
+
+
+def margins_from_counts(
+    counts: Sequence[int] | Tensor, low: float = 0.2, high: float = 0.5, power: float = 0.25
+) -> Float[Tensor, " c"]:
+    """One margin per class: `high` for the rarest, `low` for the commonest, between them by n^-power.
+
+    m_j = low + (high - low) (n_j^-p - max(n)^-p) / (min(n)^-p - max(n)^-p)  (Cao et al. 2019 have p = 1/4).
+    Classes without samples count as rarest; equal counts all get `high`.
+
+    >>> margins_from_counts([1, 16, 256])
+    tensor([0.5000, 0.3000, 0.2000])
+    """
+    n = torch.as_tensor(counts, dtype=torch.float64)
+    if n.ndim != 1 or len(n) == 0 or not bool(torch.isfinite(n).all()) or bool((n < 0).any()) or not bool(n.any()):
+        raise ArcwiseError("counts must be one number of samples (0 or more) per class, with at least one above 0.")
+    low = number_in("low", low, 0.0, math.pi)
+    high = number_in("high", high, low, math.pi, why="It must not lie below low.")
+    power = number_in("power", power, 1e-6, 10.0)
+    rarity = torch.where(n > 0, n, n[n > 0].min()) ** -power
+    spread = rarity.max() - rarity.min()
+    share = (rarity - rarity.min()) / spread if spread > 0 else torch.ones_like(rarity)
+    return (low + (high - low) * share).to(torch.float32)
+
+
+def set_margin(module: nn.Module, m: float | Sequence[float] | Tensor, *, high: float) -> None:
+    """Stores m as a number, or as a buffer with one margin per class that moves with the module."""
+    if isinstance(m, (int, float)):
+        module.m = number_in("m", m, 0.0, high, why="It is one number, or one per class.")
+        return
+    margins = torch.as_tensor(m, dtype=torch.float32).detach().clone()
+    if margins.ndim != 1 or len(margins) == 0 or not bool(((margins >= 0) & (margins <= high)).all()):
+        raise ArcwiseError(
+            f"m must be one number or a list of one per class, all from 0 to {high:g}, "
+            f"got shape {tuple(margins.shape)}. margins_from_counts makes such a list."
+        )
+    module.register_buffer("m", margins)
+
+
+def of_class(m: float | Tensor, y: Int[Tensor, " b"]) -> float | Float[Tensor, " b"]:
+    """m itself, or the entry of each sample's class."""
+    return m.index_select(0, y) if isinstance(m, Tensor) else m
+
+
+def one_of(name: str, value: str, choices: tuple[str, ...]):
+    """`value` when it is among the choices, or an error that lists them."""
+    if value not in choices:
+        raise unknown(name, value, choices)
+    return value

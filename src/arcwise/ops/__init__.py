@@ -1,0 +1,96 @@
+"""Returns the one expensive thing a head needs: the log-sum-exp over all other classes.
+
+No margin appears here. A sample's loss needs three numbers from its pass over the classes:
+
+    lse_i = log sum_{j != y} exp(s f(cos_ij)),   cos_iy,   max_{j != y} cos_ij
+
+with f the identity, or one of the few reshapings in `sphere.Others`. Which engine computes them is
+a matter of size, never of result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from arcwise.errors import unknown
+from arcwise.ops.eager import chunked, eager
+from arcwise.sphere import Others, nearest_centre, normalise
+
+ENGINES = ("auto", "eager", "chunked")
+
+# Below this many cosines the plain definition is as fast, and autograd keeps little.
+CHUNKED_FROM = 2**22
+
+# Working memory of `chunked`. On the CPU a block of 8,192 classes at b = 256 fits the caches; a GPU
+# wants blocks large enough to fill it.
+MEMORY_CPU = 32 * 2**20
+MEMORY_GPU = 512 * 2**20
+
+
+class SplitLSE(NamedTuple):
+    """What one pass over the classes gives: `lse` and `cos_y` carry gradients, `cos_other` does not.
+
+    Where there is no other class, lse is about EMPTY * s and cos_other is EMPTY.
+    """
+
+    lse: Float[Tensor, " b"]
+    cos_y: Float[Tensor, " b"]
+    cos_other: Float[Tensor, " b"]
+
+
+def split_lse(
+    x: Float[Tensor, "b d"],
+    w: Float[Tensor, "c *k d"],
+    y: Int[Tensor, " b"],
+    s: float,
+    *,
+    others: Others | None = None,
+    engine: str = "auto",
+    memory: int | None = None,
+) -> SplitLSE:
+    """log sum_{j != y} exp(s f(cos_ij)), the own cosine, and the largest other cosine.
+
+    x (b, d) and w, (c, d) or (c, k, d) with sub-centres, are taken as they are and normalised here.
+    The arithmetic is x's dtype; w may be narrower. `memory` bounds, in bytes, what `chunked` uses
+    beyond its inputs, its outputs and their gradients.
+
+    >>> import torch
+    >>> out = split_lse(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), s=4.0)
+    >>> out.lse, out.cos_y, out.cos_other
+    (tensor([0.]), tensor([1.]), tensor([0.]))
+    """
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
+    if engine == "auto":
+        engine = "chunked" if b * c * k >= CHUNKED_FROM else "eager"
+    unit, w = normalise(x), w.reshape(c, k, x.shape[1])
+    if engine == "eager":
+        return SplitLSE(*eager(unit, w, y, s, others))
+    memory = memory or (MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU)
+    return SplitLSE(*chunked(unit, w, y, s, others, block_size(b, k, x.element_size(), memory)))
+
+
+def block_size(b: int, k: int, bytes_each: int, memory: int) -> int:
+    """How many classes a block holds: `chunked` has at most four arrays of b x block x k alive.
+
+    >>> block_size(256, 1, 4, MEMORY_CPU)
+    8192
+    """
+    return max(1, memory // (4 * bytes_each * k * max(1, b)))
+
+
+def own_cosine(
+    x: Float[Tensor, "b d"], w: Float[Tensor, "c *k d"], y: Int[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    """cos(x_i, w_y), b dot products: what a margin must know before the pass over the classes.
+
+    >>> import torch
+    >>> own_cosine(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([1]))
+    tensor([0.])
+    """
+    own = w.index_select(0, y).to(x.dtype).reshape(len(x), -1, x.shape[1])
+    return nearest_centre((normalise(own) @ normalise(x).unsqueeze(-1)).mT).squeeze(-1)
