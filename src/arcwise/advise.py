@@ -133,7 +133,7 @@ def usual_warnings(classes: int, dim: int, best: float, chance: float, s: float)
             f"{usual} is tight: a class may spread only {degrees((best - USUAL_M) / 2)} round its centre "
             f"({degrees(best)} between centres, {degrees(USUAL_M)} of them margin)."
         )
-    if 1 < classes and USUAL_S > 8.0 * s:
+    if 1 < classes and best > 0.0 and USUAL_S > 8.0 * s:
         warnings.append(
             f"s = {USUAL_S:g} is {USUAL_S / s:.0f} times what {classes} classes need: the loss of a sample vanishes "
             "as soon as its margin is met, so classes stop tightening early, and near a boundary it is all but "
@@ -149,14 +149,14 @@ def usual_warnings(classes: int, dim: int, best: float, chance: float, s: float)
 
 def degrees(radians: float) -> str:
     """Radians and degrees side by side, for a person."""
-    return f"{radians:.3g} rad ({math.degrees(radians):.1f}°)"
+    return f"{radians:.3g} rad = {math.degrees(radians):.1f}°"
 
 
 def page(advice: Advice) -> str:
     """The advice as text for a terminal."""
     a = advice
     lines = [
-        f"{a.classes:,} classes in {a.dim} dimensions",
+        f"{a.classes:,} class{'es' * (a.classes > 1)} in {a.dim} dimension{'s' * (a.dim > 1)}",
         f"  suggested        s = {a.s:.3g}, m = {a.m:.3g} (ArcFace)",
         f"  room             largest possible smallest angle {degrees(a.best_angle)}",
         f"                   {a.best_angle_why}",

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from arcwise.errors import ArcwiseError, number_in, unknown
 from arcwise.sphere import Others, angle, clip, sine
 
+PerSample = Float[Tensor, " b"]
+Labels = Int[Tensor, " b"]
 Continuation = Literal["smooth", "paper"]
 
 
@@ -31,8 +33,8 @@ Continuation = Literal["smooth", "paper"]
 
 
 def shifted(
-    cos: Float[Tensor, " b"], m: float | Float[Tensor, " b"], continuation: Continuation = "smooth"
-) -> Float[Tensor, " b"]:
+    cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth"
+) -> PerSample:
     """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), going on falling past theta = pi - m.
 
     Past it cos(theta + m) would rise again; there psi = cos(theta) - (1 - cos m), which is continuous,
@@ -51,7 +53,7 @@ def shifted(
     return torch.where(m < 0.0, turned.masked_fill(cos > cos_m, 1.0), psi)
 
 
-def ladder(phi: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+def ladder(phi: PerSample) -> PerSample:
     """(-1)^k cos(phi) - 2 k with k = floor(phi / pi): cos on [0, pi], then falling on for ever.
 
     >>> ladder(torch.tensor([0.0, torch.pi, 2 * torch.pi]))
@@ -59,6 +61,20 @@ def ladder(phi: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     """
     k = torch.floor(phi.detach() / math.pi)
     return (1.0 - 2.0 * torch.remainder(k, 2.0)) * phi.cos() - 2.0 * k
+
+
+def described(module: nn.Module) -> str:
+    """A margin's parameters as text, for its repr.
+
+    >>> ArcFace(0.3)
+    ArcFace(m=0.3, continuation='smooth')
+    """
+    values = ((name, getattr(module, name)) for name in inspect.signature(type(module)).parameters)
+    return ", ".join(
+        f"{name}={f'<{len(value)} per class>' if isinstance(value, Tensor) else repr(value)}"
+        for name, value in values
+        if not isinstance(value, nn.Module)
+    )
 
 
 # ------------------------------------------------------------------------------- fixed margins
@@ -75,9 +91,7 @@ class NormFace(nn.Module):
     paper: ClassVar = "Wang et al. 2017, NormFace"
     neutral: ClassVar[dict] = {}
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y
 
 
@@ -91,14 +105,13 @@ class SphereFace(nn.Module):
     formula: ClassVar = "(−1)ᵏ cos(mθ) − 2k,  k = ⌊mθ/π⌋"
     paper: ClassVar = "Liu et al. 2017, SphereFace"
     neutral: ClassVar[dict] = {"m": 1.0}
+    extra_repr = described
 
     def __init__(self, m: float = 4.0):
         super().__init__()
         self.m = number_in("m", m, 1.0, 100.0, why="SphereFace multiplies the angle; m = 1 is NormFace.")
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y if self.m == 1.0 else ladder(self.m * angle(cos_y))
 
 
@@ -113,14 +126,13 @@ class CosFace(nn.Module):
     paper: ClassVar = "Wang et al. 2018, CosFace"
     neutral: ClassVar[dict] = {"m": 0.0}
     m: float | Tensor
+    extra_repr = described
 
     def __init__(self, m: float | Sequence[float] | Tensor = 0.35):
         super().__init__()
         set_margin(self, m, high=2.0)
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y - of_class(self.m, y)
 
 
@@ -138,6 +150,7 @@ class ArcFace(nn.Module):
     paper: ClassVar = "Deng et al. 2019, ArcFace"
     neutral: ClassVar[dict] = {"m": 0.0}
     m: float | Tensor
+    extra_repr = described
 
     def __init__(
         self, m: float | Sequence[float] | Tensor = 0.5, *, continuation: Continuation = "smooth"
@@ -146,9 +159,7 @@ class ArcFace(nn.Module):
         set_margin(self, m, high=math.pi)
         self.continuation: Continuation = one_of("continuation", continuation, ("smooth", "paper"))
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return shifted(cos_y, of_class(self.m, y), self.continuation)
 
 
@@ -164,6 +175,7 @@ class Combined(nn.Module):
     formula: ClassVar = "cos(m₁θ + m₂) − m₃"
     paper: ClassVar = "Deng et al. 2019, ArcFace, eq. 4"
     neutral: ClassVar[dict] = {"m1": 1.0, "m2": 0.0, "m3": 0.0}
+    extra_repr = described
 
     def __init__(self, m1: float = 1.0, m2: float = 0.3, m3: float = 0.2):
         super().__init__()
@@ -171,9 +183,7 @@ class Combined(nn.Module):
         self.m2 = number_in("m2", m2, 0.0, math.pi, why="It is added to the angle, in radians.")
         self.m3 = number_in("m3", m3, 0.0, 2.0, why="It is taken off the cosine.")
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         if self.m1 == 1.0:
             return shifted(cos_y, self.m2) - self.m3
         return ladder(self.m1 * angle(cos_y) + self.m2) - self.m3
@@ -198,6 +208,7 @@ class AdaFace(nn.Module):
     neutral: ClassVar[dict] = {"m": 0.0}
     mean: Tensor
     std: Tensor
+    extra_repr = described
 
     def __init__(self, m: float = 0.4, *, h: float = 0.333, t_alpha: float = 0.01):
         super().__init__()
@@ -207,16 +218,14 @@ class AdaFace(nn.Module):
         self.register_buffer("mean", torch.tensor(20.0))  # the starting values of the authors' code
         self.register_buffer("std", torch.tensor(100.0))
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         norm = clip(norm.detach(), 0.001, 100.0)
         if self.training:
             self.follow(norm)
         q = clip(self.h * (norm - self.mean) / (self.std + 0.001), -1.0, 1.0).to(cos_y.dtype)
         return shifted(cos_y, -self.m * q) - self.m * q - self.m
 
-    def follow(self, norm: Float[Tensor, " b"]) -> None:
+    def follow(self, norm: PerSample) -> None:
         """Moves mu and sigma towards this batch; one sample has no spread, so it moves mu alone."""
         if len(norm) > 0:
             self.mean.lerp_(norm.mean().to(self.mean.dtype), self.t_alpha)
@@ -237,6 +246,7 @@ class MagFace(nn.Module):
     formula: ClassVar = "cos(θ + m(|x|)),  m from l_m to u_m as |x| goes from l_a to u_a"
     paper: ClassVar = "Meng et al. 2021, MagFace"
     neutral: ClassVar[dict] = {"l_m": 0.0, "u_m": 0.0}
+    extra_repr = described
 
     def __init__(
         self, l_a: float = 10.0, u_a: float = 110.0, l_m: float = 0.45, u_m: float = 0.8,
@@ -249,13 +259,11 @@ class MagFace(nn.Module):
         self.l_m = number_in("l_m", l_m, 0.0, self.u_m, why="It must not exceed u_m.")
         self.lambda_g = number_in("lambda_g", lambda_g, 0.0, 1e9)
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         a = clip(norm, self.l_a, self.u_a)
         return shifted(cos_y, self.l_m + (self.u_m - self.l_m) * (a - self.l_a) / (self.u_a - self.l_a))
 
-    def penalty(self, norm: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    def penalty(self, norm: PerSample) -> PerSample:
         """lambda_g (1/a + a/u_a^2), smallest at a = u_a."""
         a = clip(norm, self.l_a, self.u_a)
         return self.lambda_g * (a.reciprocal() + a / self.u_a**2)
@@ -277,6 +285,7 @@ class ElasticArcFace(nn.Module):
     formula: ClassVar = "cos(θ + mᵢ),  mᵢ ~ N(m, std)"
     paper: ClassVar = "Boutros et al. 2022, ElasticFace-Arc"
     neutral: ClassVar[dict] = {"m": 0.0, "std": 0.0}
+    extra_repr = described
 
     def __init__(self, m: float = 0.5, *, std: float = 0.05, plus: bool = False):
         super().__init__()
@@ -284,9 +293,7 @@ class ElasticArcFace(nn.Module):
         self.std = number_in("std", std, 0.0, math.pi)
         self.plus = plus
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         m = self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=math.pi)
         return shifted(cos_y, m)
 
@@ -301,6 +308,7 @@ class ElasticCosFace(nn.Module):
     formula: ClassVar = "cos θ − mᵢ,  mᵢ ~ N(m, std)"
     paper: ClassVar = "Boutros et al. 2022, ElasticFace-Cos"
     neutral: ClassVar[dict] = {"m": 0.0, "std": 0.0}
+    extra_repr = described
 
     def __init__(self, m: float = 0.35, *, std: float = 0.05, plus: bool = False):
         super().__init__()
@@ -308,15 +316,13 @@ class ElasticCosFace(nn.Module):
         self.std = number_in("std", std, 0.0, 2.0)
         self.plus = plus
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y - (self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=2.0))
 
 
 def drawn(
-    cos_y: Float[Tensor, " b"], m: float, std: float, *, plus: bool, high: float
-) -> Float[Tensor, " b"]:
+    cos_y: PerSample, m: float, std: float, *, plus: bool, high: float
+) -> PerSample:
     """One margin per sample from N(m, std), inside [0, high]; sorted by hardness when `plus`."""
     draws = clip(m + std * torch.randn_like(cos_y.detach()), 0.0, high)
     if not plus:
@@ -342,6 +348,7 @@ class CurricularFace(nn.Module):
     paper: ClassVar = "Huang et al. 2020, CurricularFace"
     neutral: ClassVar[dict] = {"m": 0.0, "curriculum": False}
     t: Tensor
+    extra_repr = described
 
     def __init__(self, m: float = 0.5, *, t_alpha: float = 0.01, curriculum: bool = True):
         super().__init__()
@@ -350,14 +357,10 @@ class CurricularFace(nn.Module):
         self.curriculum = curriculum
         self.register_buffer("t", torch.tensor(0.0))
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return shifted(cos_y, self.m)
 
-    def others(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Others | None:
+    def others(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> Others | None:
         """The curriculum's mode with psi as its threshold; moves t in training mode."""
         if not self.curriculum:
             return None
@@ -378,6 +381,7 @@ class MVSoftmax(nn.Module):
     formula: ClassVar = "cos θ − m;  others above ψ: t cos θⱼ + t − 1"
     paper: ClassVar = "Wang et al. 2020, MV-Softmax"
     neutral: ClassVar[dict] = {"m": 0.0, "t": 1.0}
+    extra_repr = described
 
     def __init__(
         self, m: float = 0.35, *, t: float = 1.2, base: Literal["cosface", "arcface"] = "cosface",
@@ -389,14 +393,10 @@ class MVSoftmax(nn.Module):
         self.base = one_of("base", base, ("cosface", "arcface"))
         self.adaptive = adaptive
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y - self.m if self.base == "cosface" else shifted(cos_y, self.m)
 
-    def others(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Others | None:
+    def others(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> Others | None:
         """The mode of the adaptive or the fixed form, with psi as its threshold."""
         if self.t == 1.0:
             return None
@@ -416,6 +416,7 @@ class NoiseFilter(nn.Module):
     formula: ClassVar = "ψ of the inner margin;  others with cos θⱼ > above: left out"
     paper: ClassVar = "An et al. 2022, Partial FC"
     neutral: ClassVar[dict] = {"margin": NormFace, "above": 1.0}
+    extra_repr = described
 
     def __init__(self, margin: nn.Module | type[nn.Module] | str = "arcface", *, above: float = 0.4):
         super().__init__()
@@ -426,19 +427,15 @@ class NoiseFilter(nn.Module):
                 f"NoiseFilter cannot wrap {type(self.margin).__name__}, which reshapes the other classes itself."
             )
 
-    def forward(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Float[Tensor, " b"]:
+    def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return self.margin(cos_y, norm=norm, y=y)
 
-    def penalty(self, norm: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    def penalty(self, norm: PerSample) -> PerSample:
         """The inner margin's, 0 where it has none."""
         inner = getattr(self.margin, "penalty", None)
         return inner(norm) if inner else torch.zeros_like(norm)
 
-    def others(
-        self, cos_y: Float[Tensor, " b"], *, norm: Float[Tensor, " b"], y: Int[Tensor, " b"]
-    ) -> Others | None:
+    def others(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> Others | None:
         """The filter's mode, with the same threshold for every sample."""
         return None if self.above >= 1.0 else Others("filter", torch.full_like(cos_y, self.above))
 
@@ -522,7 +519,7 @@ def set_margin(module: nn.Module, m: float | Sequence[float] | Tensor, *, high: 
     module.register_buffer("m", margins)
 
 
-def of_class(m: float | Tensor, y: Int[Tensor, " b"]) -> float | Float[Tensor, " b"]:
+def of_class(m: float | Tensor, y: Labels) -> float | PerSample:
     """m itself, or the entry of each sample's class."""
     return m.index_select(0, y) if isinstance(m, Tensor) else m
 

@@ -22,7 +22,7 @@ def largest_smallest_angle(classes: int, dim: int) -> tuple[float, str]:
 
     >>> angle, why = largest_smallest_angle(10, 3)
     >>> f"{math.degrees(angle):.2f}", why
-    ('66.15', 'the solved case of Tammes\\' problem on the sphere')
+    ('66.15', "the solved case of Tammes' problem on the sphere")
     """
     if classes == 1:
         return math.pi, "one class: there is nothing to keep apart"
@@ -73,7 +73,7 @@ def random_smallest_angle(classes: int, dim: int) -> float:
 
 def cap_radius(log_share: float, dim: int) -> float:
     """The angular radius of the cap that covers exp(log_share) of the sphere in `dim` dimensions."""
-    if log_share >= math.log(0.5):
+    if log_share > math.log(0.5):  # more than half: what is left is a cap too
         share = -math.expm1(log_share)
         return math.pi if share <= 0.0 else math.pi - cap_radius(math.log(share), dim)
     return bisect(lambda radius: log_cap_share(radius, dim) - log_share, 0.0, math.pi / 2.0)

@@ -24,9 +24,9 @@ ENGINES = ("auto", "eager", "chunked")
 # Below this many cosines the plain definition is as fast, and autograd keeps little.
 CHUNKED_FROM = 2**22
 
-# Working memory of `chunked`. On the CPU a block of 8,192 classes at b = 256 fits the caches; a GPU
-# wants blocks large enough to fill it.
-MEMORY_CPU = 32 * 2**20
+# Working memory of `chunked`. On the CPU blocks of some 7,000 classes at b = 256 stay near the caches;
+# a GPU wants blocks large enough to fill it.
+MEMORY_CPU = 64 * 2**20
 MEMORY_GPU = 512 * 2**20
 
 
@@ -71,16 +71,20 @@ def split_lse(
     if engine == "eager":
         return SplitLSE(*eager(unit, w, y, s, others))
     memory = memory or (MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU)
-    return SplitLSE(*chunked(unit, w, y, s, others, block_size(b, k, x.element_size(), memory)))
+    return SplitLSE(*chunked(unit, w, y, s, others, block_size(x, k, memory)))
 
 
-def block_size(b: int, k: int, bytes_each: int, memory: int) -> int:
-    """How many classes a block holds: `chunked` has at most four arrays of b x block x k alive.
+def block_size(x: Float[Tensor, "b d"], k: int, memory: int) -> int:
+    """How many classes a block holds, so that `chunked` stays inside `memory` bytes (one class at least).
 
-    >>> block_size(256, 1, 4, MEMORY_CPU)
-    8192
+    Alive at once are at most five arrays of b x block x k and two of block x k x d.
+
+    >>> import torch
+    >>> block_size(torch.zeros(256, 512), 1, MEMORY_CPU)
+    7281
     """
-    return max(1, memory // (4 * bytes_each * k * max(1, b)))
+    b, d = x.shape
+    return max(1, memory // (x.element_size() * k * (5 * b + 2 * d)))
 
 
 def own_cosine(
@@ -92,5 +96,6 @@ def own_cosine(
     >>> own_cosine(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([1]))
     tensor([0.])
     """
-    own = w.index_select(0, y).to(x.dtype).reshape(len(x), -1, x.shape[1])
+    b, d = x.shape
+    own = w.index_select(0, y).to(x.dtype).reshape(b, w[0].numel() // d, d)
     return nearest_centre((normalise(own) @ normalise(x).unsqueeze(-1)).mT).squeeze(-1)

@@ -119,7 +119,7 @@ class Chunked(torch.autograd.Function):
                 g.mul_(slope(cos, others))
             inside, column = place(y, block)
             g.scatter_(1, column, torch.where(inside, d_cos.unsqueeze(1), g.gather(1, column)))
-            d_w[block] = block_gradient(x, rows, inverse[block], cos, g, centre, d_x)
+            block_gradient(x, rows, inverse[block], cos, g, centre, d_x, d_w[block])
         return d_x, d_w, None, None, None, None, None, None
 
 
@@ -148,8 +148,9 @@ def block_gradient(
     g: Float[Tensor, "b n"],
     centre: Int[Tensor, "b n"] | None,
     d_x: Float[Tensor, "b d"],
-) -> Float[Tensor, "n k d"]:
-    """The gradient of one block of w from that of its cosines, g; adds the block's part to d_x."""
+    d_rows: Float[Tensor, "n k d"],
+) -> None:
+    """Writes the gradient of one block of w, from that of its cosines g, and adds the block's part to d_x."""
     n, k, d = rows.shape
     along = cos.mul_(g)
     if centre is not None:
@@ -158,4 +159,8 @@ def block_gradient(
     g = g.reshape(len(x), n * k).mul_(scale)
     d_x.addmm_(g, rows.reshape(n * k, d))
     radial = along.reshape(len(x), n * k).sum(0) * scale.square()
-    return (g.T @ x).addcmul_(rows.reshape(n * k, d), radial.unsqueeze(1), value=-1.0).reshape(n, k, d)
+    d_flat = d_rows.view(n * k, d)
+    if d_flat.dtype == x.dtype:
+        torch.mm(g.T, x, out=d_flat).addcmul_(rows.reshape(n * k, d), radial.unsqueeze(1), value=-1.0)
+    else:
+        d_flat.copy_((g.T @ x).addcmul_(rows.reshape(n * k, d), radial.unsqueeze(1), value=-1.0))

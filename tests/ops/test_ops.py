@@ -1,0 +1,160 @@
+"""The engines: one result whatever the blocks, nothing of size b x c kept, no margin inside."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from arcwise import ops
+from arcwise.errors import ArcwiseError
+from arcwise.ops import own_cosine, split_lse
+from arcwise.sphere import Others
+
+
+def problem(b, d, c, k):
+    x = torch.randn(b, d, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(c, k, d, dtype=torch.float64, requires_grad=True)
+    return x, w, torch.randint(c, (b,))
+
+
+def memory_for(classes, b, d, k):
+    return 8 * k * (5 * b + 2 * d) * classes
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    b=st.integers(0, 9), d=st.integers(1, 6), c=st.integers(1, 40), k=st.integers(1, 3), block=st.integers(1, 45),
+    mode=st.sampled_from([None, "curricular", "mv", "mv-fixed", "filter"]), seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_chunked_equals_eager_for_any_size_block_and_mode(b, d, c, k, block, mode, seed):
+    torch.manual_seed(seed)
+    x, w, y = problem(b, d, c, k)
+    others = None if mode is None else Others(mode, torch.rand(b, dtype=torch.float64) - 0.5, 1.2)
+    results = []
+    for engine in ("eager", "chunked"):
+        out = split_lse(x, w, y, 8.0, others=others, engine=engine, memory=memory_for(block, b, d, k))
+        dx, dw = torch.autograd.grad((out.lse.clamp(min=-100.0) * 0.7 + out.cos_y * 1.3).sum(), (x, w))
+        results.append((out.lse, out.cos_y, out.cos_other, dx, dw))
+    for plain, blocked in zip(*results, strict=True):
+        assert torch.allclose(plain, blocked, rtol=1e-11, atol=1e-12)
+
+
+def test_the_own_class_is_left_out_not_subtracted():
+    # The own class holds all of the mass: e^64 against e^-64. Subtraction would leave nothing.
+    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([0])
+    w = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]])
+    for engine in ("eager", "chunked"):
+        lse = split_lse(x, w, y, 64.0, engine=engine).lse
+        assert float(lse) == pytest.approx(-64.0 + 0.6931472, abs=1e-4)
+
+
+def test_own_cosine_is_the_one_of_the_pass():
+    x, w, y = problem(7, 5, 11, 3)
+    assert torch.allclose(own_cosine(x, w, y), split_lse(x, w, y, 4.0).cos_y, rtol=1e-14)
+    assert torch.allclose(own_cosine(x, w[:, 0], y), split_lse(x, w[:, 0], y, 4.0).cos_y, rtol=1e-14)
+
+
+def test_cos_other_is_the_largest_other_cosine_and_carries_no_gradient():
+    x, w, y = problem(7, 5, 11, 1)
+    cos = torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(w[:, 0]).T
+    cos = cos.detach()
+    cos[torch.arange(7), y] = -2.0
+    for engine in ("eager", "chunked"):
+        other = split_lse(x, w, y, 4.0, engine=engine).cos_other
+        assert torch.allclose(other, cos.amax(1))
+        assert not other.requires_grad
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest tensor that any operation returns."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(tensor, torch.Tensor):
+                self.numel = max(self.numel, tensor.numel())
+        return out
+
+
+def test_chunked_keeps_nothing_of_size_b_times_c_and_makes_nothing_beyond_its_block():
+    b, d, c = 64, 4, 5_000
+    x = torch.randn(b, d, requires_grad=True)
+    w = torch.randn(c, d, requires_grad=True)
+    y = torch.randint(c, (b,))
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t), Largest() as seen:
+        out = split_lse(x, w, y, 16.0, engine="chunked", memory=4 * (5 * b + 2 * d) * 100)
+        (out.lse + out.cos_y).sum().backward()
+    assert max(saved) == c * d
+    assert seen.numel <= max(b * 100, c * d)
+    assert c * d < b * c // 10
+
+
+def test_auto_picks_the_plain_definition_when_small_and_blocks_when_large(monkeypatch):
+    picked = []
+    for name in ("eager", "chunked"):
+        real = getattr(ops, name)
+        monkeypatch.setattr(ops, name, lambda *args, name=name, real=real: picked.append(name) or real(*args))
+    split_lse(torch.randn(4, 3), torch.randn(9, 3), torch.randint(9, (4,)), 4.0)
+    split_lse(torch.randn(512, 3), torch.randn(8192, 3), torch.randint(9, (512,)), 4.0)
+    assert picked == ["eager", "chunked"]
+
+
+def test_an_unknown_engine_lists_the_choices():
+    with pytest.raises(ArcwiseError, match=r"unknown engine 'chunky': did you mean 'chunked'"):
+        split_lse(torch.randn(4, 3), torch.randn(9, 3), torch.randint(9, (4,)), 4.0, engine="chunky")
+
+
+def test_no_margin_appears_in_ops():
+    for file in Path(ops.__file__).parent.glob("*.py"):
+        code = file.read_text()
+        assert "margins" not in code
+        assert "psi" not in code
+
+
+@pytest.mark.gpu
+def test_a_step_on_the_gpu_never_waits_for_it():
+    import arcwise
+
+    for name in arcwise.MARGINS:
+        for engine in ("eager", "chunked"):
+            head = arcwise.Head(32, 1009, margin=name, engine=engine, k=2, device="cuda", memory=10**6)
+            head.margin.cuda()
+            x = torch.randn(64, 32, device="cuda", requires_grad=True)
+            y = torch.randint(1009, (64,), device="cuda")
+            head(x, y).backward()  # allocates
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                head(x, y).backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_a_bad_label_on_the_gpu_gives_nan_and_checks_name_the_row():
+    import arcwise
+
+    head = arcwise.Head(8, 10, device="cuda")
+    x, y = torch.randn(4, 8, device="cuda"), torch.tensor([0, 1, 12, -1], device="cuda")
+    assert head(x, y, reduction="none").isnan().tolist() == [False, False, True, True]
+    head.checks = True
+    with pytest.raises(ArcwiseError, match=r"row 2 holds 12"):
+        head(x, y)
+
+
+@pytest.mark.gpu
+def test_engines_agree_on_the_gpu():
+    import arcwise
+
+    x, y = torch.randn(64, 32, dtype=torch.float64), torch.randint(1009, (64,))
+    for name in arcwise.MARGINS:
+        for engine in ("eager", "chunked"):
+            head = arcwise.Head(32, 1009, margin=name, k=3, engine=engine, memory=10**6).double().eval()
+            here = head(x, y)
+            there = head.cuda()(x.cuda(), y.cuda())
+            assert torch.allclose(here, there.cpu(), rtol=1e-12)

@@ -1,0 +1,61 @@
+"""Geometry: guards whose value and gradient are both finite."""
+
+import math
+
+import torch
+
+from arcwise.sphere import angle, blocks, clip, cosines, inverse_length, normalise, sine
+
+
+def test_normalise_gives_unit_vectors_with_a_tangential_gradient():
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.allclose(normalise(x).norm(dim=1), torch.ones(5, dtype=torch.float64))
+    assert torch.autograd.gradcheck(normalise, (x,))
+
+
+def test_nan_stays_nan_and_an_overflowed_length_becomes_nan():
+    assert inverse_length(torch.tensor([math.nan, math.inf])).isnan().all()
+    assert normalise(torch.full((1, 4), 1e30)).isnan().all()
+    assert sine(torch.tensor([math.nan])).isnan().all()
+    assert clip(torch.tensor([math.nan]), 0.0, 1.0).isnan().all()
+
+
+def test_sine_and_angle_have_finite_gradients_at_and_beyond_the_poles():
+    cos = torch.tensor([1.0 + 1e-7, 1.0, -1.0, -1.0 - 1e-7, 0.5], requires_grad=True)
+    for function in (sine, angle):
+        (gradient,) = torch.autograd.grad(function(cos).sum(), cos)
+        assert gradient[:4].abs().max() == 0.0
+        assert gradient.isfinite().all()
+
+
+def test_angle_is_exact_where_arccos_is():
+    theta = torch.linspace(0.01, 3.13, 100, dtype=torch.float64)
+    assert torch.allclose(angle(theta.cos()), theta, rtol=1e-12)
+
+
+def test_clip_passes_the_gradient_on_its_bounds():
+    x = torch.tensor([-1.1, -1.0, 0.0, 1.0, 1.1], requires_grad=True)
+    (gradient,) = torch.autograd.grad(clip(x, -1.0, 1.0).sum(), x)
+    assert gradient.tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def test_sub_centres_give_the_largest_cosine():
+    x, w = torch.randn(4, 3), torch.randn(5, 2, 3)
+    each = torch.stack([cosines(x, w[:, i : i + 1]) for i in range(2)])
+    assert torch.equal(cosines(x, w), each.amax(0))
+
+
+def test_the_brief_s_motivation_distance_moves_and_angle_does_not():
+    a, b = torch.tensor([5.0, 2.0]), torch.tensor([7.0, 4.0])
+    between = lambda u, v: math.degrees(float(angle(cosines(u[None], v[None, None])[0])))  # noqa: E731
+    assert abs(float((a - b).norm()) - 2.83) < 5e-3
+    assert abs(between(a, b) - 7.9) < 0.06
+    assert abs(float((a - 1.5 * b).norm()) - 6.80) < 5e-3
+    assert abs(between(a, 1.5 * b) - between(a, b)) < 1e-3
+
+
+def test_blocks_cover_everything_once():
+    for total in (0, 1, 7, 100):
+        for size in (1, 3, 100, 1000):
+            covered = [i for block in blocks(total, size) for i in range(block.start, block.stop)]
+            assert covered == list(range(total))
