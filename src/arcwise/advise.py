@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -155,16 +156,15 @@ def degrees(radians: float) -> str:
 def page(advice: Advice) -> str:
     """The advice as text for a terminal."""
     a = advice
-    lines = [
-        f"{a.classes:,} class{'es' * (a.classes > 1)} in {a.dim} dimension{'s' * (a.dim > 1)}",
-        f"  suggested        s = {a.s:.3g}, m = {a.m:.3g} (ArcFace)",
-        f"  room             largest possible smallest angle {degrees(a.best_angle)}",
-        f"                   {a.best_angle_why}",
-        f"  chance           random directions: smallest angle {degrees(a.random_angle)}",
-        f"  margins that fit ArcFace m < {a.room_arcface:.3g}, CosFace m < {a.room_cosface:.3g} "
-        "(then a class has no room of its own left)",
-        f"  scales           AdaCos {a.s_adacos:.2f}, CosFace {a.s_cosface:.2f}",
-        *(f"  because          {reason}" for reason in a.reasons),
-        *(f"  warning          {warning}" for warning in a.warnings),
+    rows = [
+        ("suggested", f"s = {a.s:.3g}, m = {a.m:.3g} (ArcFace)"),
+        ("room", f"largest possible smallest angle {degrees(a.best_angle)}: {a.best_angle_why}"),
+        ("chance", f"random directions: smallest angle {degrees(a.random_angle)}, in the median"),
+        ("margins", f"ArcFace m < {a.room_arcface:.3g}, CosFace m < {a.room_cosface:.3g}; there a class has no width left"),
+        ("scales", f"AdaCos {a.s_adacos:.2f}, CosFace {a.s_cosface:.2f}"),
+        *(("because", reason) for reason in a.reasons),
+        *(("warning", warning) for warning in a.warnings),
     ]
-    return "\n".join(lines)
+    title = f"{a.classes:,} class{'es' * (a.classes > 1)} in {a.dim} dimension{'s' * (a.dim > 1)}"
+    wrap = textwrap.TextWrapper(width=100, subsequent_indent=" " * 13)
+    return "\n".join([title, *(wrap.fill(f"  {label:11}{text}") for label, text in rows)])

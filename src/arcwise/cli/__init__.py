@@ -1,0 +1,44 @@
+"""Returns an exit code: 0 done, 1 our message, 2 usage. One file per verb; each verb imports what it needs."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError, Parameter
+
+import arcwise
+from arcwise.errors import ArcwiseError
+
+app = App(
+    name="arcwise",
+    help="Angular-margin embeddings: exact, finite, and without a logits matrix.",
+    version=f"arcwise {arcwise.__version__}",
+    result_action="return_value",
+    default_parameter=Parameter(negative=()),
+)
+app.command("arcwise.cli.advise:run", name="advise", help="Suggest a scale s and a margin m, with the reasons.")
+app.command("arcwise.cli.margins:run", name="margins", help="List the margins, or write their illustrated page.")
+
+
+def main(tokens: list[str] | None = None) -> None:
+    """Runs one command and leaves with its exit code."""
+    sys.exit(code_of(sys.argv[1:] if tokens is None else tokens))
+
+
+def code_of(tokens: list[str]) -> int:
+    """The exit code of one command line; messages for the person go to stderr, without a traceback."""
+    try:
+        app(tokens, exit_on_error=False, print_error=True)
+    except CycloptsError:
+        print("Try: arcwise --help", file=sys.stderr)
+        return 2
+    except ArcwiseError as error:
+        print(f"arcwise: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `arcwise ... | head` is no error
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("arcwise: stopped.", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,31 @@
+"""Returns nothing: `arcwise advise` prints advice on s and m."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from arcwise.advise import advise
+
+
+def run(*, classes: int, dim: int, per_class: list[int] | None = None, json_: bool = False) -> None:
+    """Suggest a scale s and a margin m, with the reasons.
+
+    Parameters
+    ----------
+    classes
+        How many classes the head will have.
+    dim
+        The dimension of the embedding.
+    per_class
+        Samples per class: one number, or one for each class.
+    json_
+        Print the numbers for a machine.
+    """
+    counts = per_class[0] if per_class and len(per_class) == 1 else per_class
+    advice = advise(classes, dim, per_class=counts)
+    if json_:
+        print(json.dumps(dataclasses.asdict(advice)))
+        return
+    print(advice)
+    print(f'\nNext: head = arcwise.Head({dim}, {classes}, margin="arcface:m={advice.m:.3g}", s={advice.s:.3g})')
