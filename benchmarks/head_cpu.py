@@ -48,7 +48,7 @@ def metric_learning(dim: int, classes: int) -> nn.Module:
     """pytorch-metric-learning's ArcFaceLoss, with the same margin and scale."""
     from pytorch_metric_learning.losses import ArcFaceLoss
 
-    return ArcFaceLoss(classes, dim, margin=math.degrees(M), scale=S)
+    return ArcFaceLoss(classes, dim, margin=math.degrees(M), scale=int(S))
 
 
 CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {

@@ -1,5 +1,6 @@
 """The advisor and the packing bounds: exact cases, an independent beta function, chance by simulation."""
 
+import itertools
 import math
 import subprocess
 import sys
@@ -25,10 +26,10 @@ def test_the_known_arrangements(classes, dim, degrees):
 def test_the_smallest_angle_never_grows_with_more_classes_and_never_shrinks_with_more_dimensions():
     for dim in (1, 2, 3, 4, 8, 64, 512):
         angles = [largest_smallest_angle(c, dim)[0] for c in [*range(1, 200), 1000, 10**4, 10**6, 10**9]]
-        assert all(a >= b for a, b in zip(angles, angles[1:], strict=False)), dim
+        assert all(a >= b for a, b in itertools.pairwise(angles)), dim
     for classes in (5, 10, 14, 15, 100, 10**5):
         angles = [largest_smallest_angle(classes, d)[0] for d in (1, 2, 3, 4, 8, 64, 512)]
-        assert all(a <= b for a, b in zip(angles, angles[1:], strict=False)), classes
+        assert all(a <= b for a, b in itertools.pairwise(angles)), classes
 
 
 def test_solved_cases_respect_the_cap_bound():

@@ -7,10 +7,10 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from textbook import CASES, head_for, textbook_losses
 
 import arcwise
 from arcwise.margins import MARGINS
+from textbook import CASES, head_for, textbook_losses
 
 ENGINES = ("eager", "chunked")
 
@@ -213,7 +213,10 @@ def test_the_worked_cosines_of_the_arcface_example_are_the_right_ones():
 
 def test_logits_and_score_never_see_the_margin():
     x, y = torch.randn(9, 4), torch.randint(6, (9,))
-    plain, wide = arcwise.Head(4, 6, margin="normface", s=8.0), arcwise.Head(4, 6, margin="arcface:m=1.5", s=8.0)
+    plain, wide = (
+        arcwise.Head(4, 6, margin="normface", s=8.0),
+        arcwise.Head(4, 6, margin="arcface:m=1.5", s=8.0),
+    )
     wide.weight.data = plain.weight.data
     assert torch.equal(plain.logits(x), wide.logits(x))
     a, b = plain.score(x, y), wide.score(x, y)
@@ -267,7 +270,12 @@ def test_heads_are_ordinary_modules(name):
     loss = head(x, y)
     twin = arcwise.Head(4, 6, margin=name, k=2).eval()
     twin.load_state_dict(head.state_dict())
-    for other in (twin, copy.deepcopy(head), pickle.loads(pickle.dumps(head)), head.to("cpu").requires_grad_(False)):
+    for other in (
+        twin,
+        copy.deepcopy(head),
+        pickle.loads(pickle.dumps(head)),
+        head.to("cpu").requires_grad_(False),
+    ):
         assert torch.equal(other(x, y), loss)
 
 

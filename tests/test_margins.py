@@ -74,7 +74,11 @@ def test_the_papers_continuation_jumps_by_0_117():
 def test_at_its_neutral_parameters_a_margin_is_normface(name):
     margin = MARGINS[name](**MARGINS[name].neutral)
     theta = torch.linspace(0.0, math.pi, 101, dtype=torch.float64)
-    cos, norm, y = theta.cos(), torch.full((101,), 30.0, dtype=torch.float64), torch.zeros(101, dtype=torch.long)
+    cos, norm, y = (
+        theta.cos(),
+        torch.full((101,), 30.0, dtype=torch.float64),
+        torch.zeros(101, dtype=torch.long),
+    )
     for mode in (True, False):
         assert torch.allclose(margin.train(mode)(cos, norm=norm, y=y), cos, rtol=0, atol=1e-15)
     assert not hasattr(margin, "others") or margin.others(cos, norm=norm, y=y) is None
@@ -130,7 +134,9 @@ def test_psi_does_not_lean_on_clamp(dtype, monkeypatch):
     cos = torch.linspace(-1.0, 1.0, 11, dtype=dtype, requires_grad=True)
     for name in MARGINS:
         margin = MARGINS[name]()
-        margin(cos, norm=torch.linspace(1.0, 200.0, 11, dtype=dtype), y=torch.zeros(11, dtype=torch.long)).sum().backward()
+        margin(
+            cos, norm=torch.linspace(1.0, 200.0, 11, dtype=dtype), y=torch.zeros(11, dtype=torch.long)
+        ).sum().backward()
 
 
 def test_combined_is_arcface_and_cosface_at_their_parameters():

@@ -12,8 +12,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 # At once, not lazily: cheap, and bound before the submodule of the same name could take its place.
-from arcwise.advise import Advice, advise
-from arcwise.errors import ArcwiseError
+from arcwise.advise import Advice as Advice
+from arcwise.advise import advise as advise
+from arcwise.errors import ArcwiseError as ArcwiseError
 
 if TYPE_CHECKING:
     from arcwise import margins as margins

@@ -86,7 +86,9 @@ def scale_reason(s_adacos: float, s_cosface: float) -> str:
 def margin_reason(best: float, m: float) -> str:
     """How much room the margin leaves the classes."""
     if m == USUAL_M:
-        return f"m: the papers' {USUAL_M:g} leaves a class a radius of up to {degrees((best - m) / 2)} round its centre."
+        return (
+            f"m: the papers' {USUAL_M:g} leaves a class a radius of up to {degrees((best - m) / 2)} round its centre."
+        )
     return (
         f"m: half of the {degrees(best)} between the best-placed centres, so that a class keeps "
         f"a radius of {degrees((best - m) / 2)} round its own."
@@ -134,7 +136,7 @@ def usual_warnings(classes: int, dim: int, best: float, chance: float, s: float)
             f"{usual} is tight: a class may spread only {degrees((best - USUAL_M) / 2)} round its centre "
             f"({degrees(best)} between centres, {degrees(USUAL_M)} of them margin)."
         )
-    if 1 < classes and best > 0.0 and USUAL_S > 8.0 * s:
+    if classes > 1 and best > 0.0 and s < USUAL_S / 8.0:
         warnings.append(
             f"s = {USUAL_S:g} is {USUAL_S / s:.0f} times what {classes} classes need: the loss of a sample vanishes "
             "as soon as its margin is met, so classes stop tightening early, and near a boundary it is all but "
@@ -160,7 +162,10 @@ def page(advice: Advice) -> str:
         ("suggested", f"s = {a.s:.3g}, m = {a.m:.3g} (ArcFace)"),
         ("room", f"largest possible smallest angle {degrees(a.best_angle)}: {a.best_angle_why}"),
         ("chance", f"random directions: smallest angle {degrees(a.random_angle)}, in the median"),
-        ("margins", f"ArcFace m < {a.room_arcface:.3g}, CosFace m < {a.room_cosface:.3g}; there a class has no width left"),
+        (
+            "margins",
+            f"ArcFace m < {a.room_arcface:.3g}, CosFace m < {a.room_cosface:.3g}; there a class has no width left",
+        ),
         ("scales", f"AdaCos {a.s_adacos:.2f}, CosFace {a.s_cosface:.2f}"),
         *(("because", reason) for reason in a.reasons),
         *(("warning", warning) for warning in a.warnings),

@@ -70,7 +70,8 @@ def sampled(kind: type[nn.Module], setting: str) -> MarginCurve:
     psi = margin(cos, norm=norms, y=y)
     (slope,) = torch.autograd.grad(psi.sum(), theta)
     with torch.no_grad():
-        others = margin.others(cos, norm=norms, y=y) if hasattr(margin, "others") else None
+        reshape = getattr(margin, "others", None)
+        others = reshape(cos, norm=norms, y=y) if reshape else None
         counts = reshaped(cos.expand(SAMPLES, SAMPLES), others)
         counts = counts.masked_fill(counts == EMPTY, torch.nan)
     return MarginCurve(

@@ -102,23 +102,31 @@ class Head(nn.Module):
             y = labels.clamp(0, self.classes - 1)
             norm = length(x)
             out = split_lse(
-                x, self.weight, y, self.s, others=self.others(x, norm, y), engine=self.engine, memory=self.memory
+                x,
+                self.weight,
+                y,
+                self.s,
+                others=self.others(x, norm, y),
+                engine=self.engine,
+                memory=self.memory,
             )
             psi = self.margin(out.cos_y, norm=norm, y=y)
             if self.gradient == "straight_through":
                 psi = out.cos_y + (psi - out.cos_y).detach()
             loss = torch.logaddexp(torch.zeros_like(psi), out.lse - self.s * psi)
-            if hasattr(self.margin, "penalty"):
-                loss = loss + self.margin.penalty(norm)
+            penalty = getattr(self.margin, "penalty", None)
+            if penalty is not None:
+                loss = loss + penalty(norm)
             # A bad label that no check caught must not pass for a number.
             return loss.masked_fill(labels != y, torch.nan), out.cos_y, out.cos_other
 
     def others(self, x: Tensor, norm: Tensor, y: Tensor) -> Others | None:
         """How the other classes count, for the margins that reshape them; carries no gradient."""
-        if not hasattr(self.margin, "others"):
+        others = getattr(self.margin, "others", None)
+        if others is None:
             return None
         with torch.no_grad():
-            return self.margin.others(own_cosine(x, self.weight, y), norm=norm, y=y)
+            return others(own_cosine(x, self.weight, y), norm=norm, y=y)
 
     @torch.no_grad()
     def score(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"]) -> Scores:
@@ -314,8 +322,7 @@ def admit_embeddings(x: Tensor, w: Tensor, *, checks: bool) -> None:
         raise ArcwiseError(f"x must be a tensor of floating-point embeddings, got {got}. Pass x.float().")
     if x.ndim != 2 or x.shape[1] != w.shape[-1]:
         raise ArcwiseError(
-            f"x must have shape (batch, {w.shape[-1]}), got {tuple(x.shape)}. "
-            f"The head was built for dim={w.shape[-1]}."
+            f"x must have shape (batch, {w.shape[-1]}), got {tuple(x.shape)}. The head was built for dim={w.shape[-1]}."
         )
     if x.device != w.device:
         raise ArcwiseError(f"x is on {x.device}, the head on {w.device}. Pass head.to({str(x.device)!r}).")

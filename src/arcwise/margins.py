@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -27,14 +27,13 @@ from arcwise.sphere import Others, angle, clip, sine
 PerSample = Float[Tensor, " b"]
 Labels = Int[Tensor, " b"]
 Continuation = Literal["smooth", "paper"]
+Choice = TypeVar("Choice", bound=str)
 
 
 # ---------------------------------------------------------------- the two moves all margins are made of
 
 
-def shifted(
-    cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth"
-) -> PerSample:
+def shifted(cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth") -> PerSample:
     """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), going on falling past theta = pi - m.
 
     Past it cos(theta + m) would rise again; there psi = cos(theta) - (1 - cos m), which is continuous,
@@ -63,13 +62,13 @@ def ladder(phi: PerSample) -> PerSample:
     return (1.0 - 2.0 * torch.remainder(k, 2.0)) * phi.cos() - 2.0 * k
 
 
-def described(module: nn.Module) -> str:
+def described(self: nn.Module) -> str:
     """A margin's parameters as text, for its repr.
 
     >>> ArcFace(0.3)
     ArcFace(m=0.3, continuation='smooth')
     """
-    values = ((name, getattr(module, name)) for name in inspect.signature(type(module)).parameters)
+    values = ((name, getattr(self, name)) for name in inspect.signature(type(self)).parameters)
     return ", ".join(
         f"{name}={f'<{len(value)} per class>' if isinstance(value, Tensor) else repr(value)}"
         for name, value in values
@@ -152,9 +151,7 @@ class ArcFace(nn.Module):
     m: float | Tensor
     extra_repr = described
 
-    def __init__(
-        self, m: float | Sequence[float] | Tensor = 0.5, *, continuation: Continuation = "smooth"
-    ):
+    def __init__(self, m: float | Sequence[float] | Tensor = 0.5, *, continuation: Continuation = "smooth"):
         super().__init__()
         set_margin(self, m, high=math.pi)
         self.continuation: Continuation = one_of("continuation", continuation, ("smooth", "paper"))
@@ -320,9 +317,7 @@ class ElasticCosFace(nn.Module):
         return cos_y - (self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=2.0))
 
 
-def drawn(
-    cos_y: PerSample, m: float, std: float, *, plus: bool, high: float
-) -> PerSample:
+def drawn(cos_y: PerSample, m: float, std: float, *, plus: bool, high: float) -> PerSample:
     """One margin per sample from N(m, std), inside [0, high]; sorted by hardness when `plus`."""
     draws = clip(m + std * torch.randn_like(cos_y.detach()), 0.0, high)
     if not plus:
@@ -440,7 +435,8 @@ class NoiseFilter(nn.Module):
         return None if self.above >= 1.0 else Others("filter", torch.full_like(cos_y, self.above))
 
 
-MARGINS: dict[str, type[nn.Module]] = {
+# Classes of nn.Module, each with its `formula`, `paper` and `neutral` parameters.
+MARGINS: dict[str, Any] = {
     "normface": NormFace,
     "sphereface": SphereFace,
     "cosface": CosFace,
@@ -493,8 +489,8 @@ def margins_from_counts(
     >>> margins_from_counts([1, 16, 256])
     tensor([0.5000, 0.3000, 0.2000])
     """
-    n = torch.as_tensor(counts, dtype=torch.float64)
-    if n.ndim != 1 or len(n) == 0 or not bool(torch.isfinite(n).all()) or bool((n < 0).any()) or not bool(n.any()):
+    n = numbers(counts)
+    if n is None or bool((n < 0).any()) or not bool(n.any()):
         raise ArcwiseError("counts must be one number of samples (0 or more) per class, with at least one above 0.")
     low = number_in("low", low, 0.0, math.pi)
     high = number_in("high", high, low, math.pi, why="It must not lie below low.")
@@ -508,15 +504,24 @@ def margins_from_counts(
 def set_margin(module: nn.Module, m: float | Sequence[float] | Tensor, *, high: float) -> None:
     """Stores m as a number, or as a buffer with one margin per class that moves with the module."""
     if isinstance(m, (int, float)):
-        module.m = number_in("m", m, 0.0, high, why="It is one number, or one per class.")
+        module.m = number_in("m", m, 0.0, high, why="It is one number, or one per class.")  # pyright: ignore
         return
-    margins = torch.as_tensor(m, dtype=torch.float32).detach().clone()
-    if margins.ndim != 1 or len(margins) == 0 or not bool(((margins >= 0) & (margins <= high)).all()):
+    margins = numbers(m)
+    if margins is None or not bool(((margins >= 0) & (margins <= high)).all()):
         raise ArcwiseError(
-            f"m must be one number or a list of one per class, all from 0 to {high:g}, "
-            f"got shape {tuple(margins.shape)}. margins_from_counts makes such a list."
+            f"m must be one number or a list of one per class, all from 0 to {high:g}. "
+            "margins_from_counts makes such a list."
         )
-    module.register_buffer("m", margins)
+    module.register_buffer("m", margins.to(torch.float32))
+
+
+def numbers(values: object) -> Float[Tensor, " c"] | None:
+    """A list of finite numbers in float64, a copy; None where the values are anything else."""
+    try:
+        given = torch.as_tensor(values, dtype=torch.float64).detach().clone()
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return given if given.ndim == 1 and len(given) > 0 and bool(given.isfinite().all()) else None
 
 
 def of_class(m: float | Tensor, y: Labels) -> float | PerSample:
@@ -524,7 +529,7 @@ def of_class(m: float | Tensor, y: Labels) -> float | PerSample:
     return m.index_select(0, y) if isinstance(m, Tensor) else m
 
 
-def one_of(name: str, value: str, choices: tuple[str, ...]):
+def one_of(name: str, value: Choice, choices: tuple[Choice, ...]) -> Choice:
     """`value` when it is among the choices, or an error that lists them."""
     if value not in choices:
         raise unknown(name, value, choices)

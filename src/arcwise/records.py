@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +55,8 @@ def write(path: Path, content: str | bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             file.write(content.encode() if isinstance(content, str) else content)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        Path(file.name).chmod(0o644)
+        Path(file.name).replace(path)
     except OSError as error:
         raise ArcwiseError(f"cannot write {path}: {error.strerror}. Choose another folder.") from error
     return path

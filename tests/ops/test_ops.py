@@ -87,7 +87,10 @@ def test_chunked_keeps_nothing_of_size_b_times_c_and_makes_nothing_beyond_its_bl
     w = torch.randn(c, d, requires_grad=True)
     y = torch.randint(c, (b,))
     saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t), Largest() as seen:
+    with (
+        torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t),
+        Largest() as seen,
+    ):
         out = split_lse(x, w, y, 16.0, engine="chunked", memory=4 * (5 * b + 2 * d) * 100)
         (out.lse + out.cos_y).sum().backward()
     assert max(saved) == c * d

@@ -14,7 +14,7 @@ app = App(
     help="Angular-margin embeddings: exact, finite, and without a logits matrix.",
     version=f"arcwise {arcwise.__version__}",
     result_action="return_value",
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), consume_multiple=True),
 )
 app.command("arcwise.cli.advise:run", name="advise", help="Suggest a scale s and a margin m, with the reasons.")
 app.command("arcwise.cli.margins:run", name="margins", help="List the margins, or write their illustrated page.")

@@ -74,7 +74,7 @@ def page_text(folder: str) -> str:
         prose = next((p for p in rest if not p.startswith(">>>")), "")
         parts.append(
             f"## {kind.__name__}\n\n"
-            f"`margin=\"{entry['name']}\"`, defaults `{entry['defaults']}`. {entry['paper']}.\n\n"
+            f'`margin="{entry["name"]}"`, defaults `{entry["defaults"]}`. {entry["paper"]}.\n\n'
             f"$\\psi$ = {entry['formula']}\n\n"
             + (f"{prose}\n\n" if prose else "")
             + f"NormFace at: {entry['neutral']}.\n\n"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 # Okabe & Ito 2008: told apart by colour-blind readers, and in print.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "figure.dpi": 100, "savefig.dpi": 150, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
     "legend.fontsize": 10.5, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 2.2,
     "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False,

@@ -87,9 +87,7 @@ def block_size(x: Float[Tensor, "b d"], k: int, memory: int) -> int:
     return max(1, memory // (x.element_size() * k * (5 * b + 2 * d)))
 
 
-def own_cosine(
-    x: Float[Tensor, "b d"], w: Float[Tensor, "c *k d"], y: Int[Tensor, " b"]
-) -> Float[Tensor, " b"]:
+def own_cosine(x: Float[Tensor, "b d"], w: Float[Tensor, "c *k d"], y: Int[Tensor, " b"]) -> Float[Tensor, " b"]:
     """cos(x_i, w_y), b dot products: what a margin must know before the pass over the classes.
 
     >>> import torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 from arcwise.sphere import EMPTY, Others, blocks, cosines, inverse_length, length
 
@@ -65,8 +65,7 @@ def chunked(
     size: int,
 ) -> Triple:
     """The same three as `eager`, over blocks of `size` classes; x must be normalised, w need not be."""
-    above, t, mode = (others.above, others.t, others.mode) if others else (None, 1.0, None)
-    return Chunked.apply(x, w, y, s, mode, above, t, size)  # type: ignore[return-value]
+    return Chunked.apply(x, w, y, s, others, size)  # type: ignore[return-value]
 
 
 class Chunked(torch.autograd.Function):
@@ -78,8 +77,7 @@ class Chunked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x, w, y, s, mode, above, t, size):  # noqa: ANN
-        others = Others(mode, above, t) if mode else None
+    def forward(ctx, x, w, y, s, others, size):
         inverse = w.new_empty(w.shape[:2], dtype=x.dtype)  # 1/|w|, (c, k)
         best = x.new_full((len(x),), EMPTY)
         top = x.new_full((len(x),), -torch.inf)
@@ -99,28 +97,28 @@ class Chunked(torch.autograd.Function):
             total = total * (top - higher).exp_() + z.sub_(higher.unsqueeze(1)).exp_().sum(1)
             top = higher
         lse = top + total.log()
-        ctx.save_for_backward(x, w, y, inverse, lse, above, t if isinstance(t, Tensor) else None)  # type: ignore
-        ctx.s, ctx.mode, ctx.t, ctx.size = s, mode, t, size  # type: ignore[attr-defined]
+        ctx.save_for_backward(x, w, y, inverse, lse)
+        ctx.s, ctx.others, ctx.size = s, others, size  # others carries no gradient
         ctx.mark_non_differentiable(best)
         return lse, cos_y, best
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_lse, d_cos, _):  # noqa: ANN
-        x, w, y, inverse, lse, above, t = ctx.saved_tensors
-        others = Others(ctx.mode, above, ctx.t if t is None else t) if ctx.mode else None
-        d_x, d_w = torch.zeros_like(x), torch.empty_like(w)
+    def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, w, y, inverse, lse = ctx.saved_tensors
+        d_x = torch.zeros_like(x)
+        d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if ctx.needs_input_grad[1] else None
         weight = (ctx.s * d_lse).unsqueeze(1)
         for block in blocks(len(w), ctx.size):
             rows = w[block].to(x.dtype)
             cos, centre = block_cosines(x, rows, inverse[block])
-            g = (ctx.s * reshaped(cos, others)).sub_(lse.unsqueeze(1)).exp_().mul_(weight)
-            if others is not None:
-                g.mul_(slope(cos, others))
+            g = (ctx.s * reshaped(cos, ctx.others)).sub_(lse.unsqueeze(1)).exp_().mul_(weight)
+            if ctx.others is not None:
+                g.mul_(slope(cos, ctx.others))
             inside, column = place(y, block)
             g.scatter_(1, column, torch.where(inside, d_cos.unsqueeze(1), g.gather(1, column)))
-            block_gradient(x, rows, inverse[block], cos, g, centre, d_x, d_w[block])
-        return d_x, d_w, None, None, None, None, None, None
+            block_gradient(x, rows, inverse[block], cos, g, centre, d_x, None if d_w is None else d_w[block])
+        return d_x, d_w, None, None, None, None
 
 
 def block_cosines(
@@ -148,19 +146,21 @@ def block_gradient(
     g: Float[Tensor, "b n"],
     centre: Int[Tensor, "b n"] | None,
     d_x: Float[Tensor, "b d"],
-    d_rows: Float[Tensor, "n k d"],
+    d_rows: Float[Tensor, "n k d"] | None,
 ) -> None:
-    """Writes the gradient of one block of w, from that of its cosines g, and adds the block's part to d_x."""
+    """Adds the block's part to d_x and writes the gradient of its rows of w, from that of its cosines, g."""
     n, k, d = rows.shape
     along = cos.mul_(g)
     if centre is not None:
         g, along = (v.new_zeros(len(x), n, k).scatter_(2, centre.unsqueeze(2), v.unsqueeze(2)) for v in (g, along))
-    scale = inverse.reshape(-1)
-    g = g.reshape(len(x), n * k).mul_(scale)
-    d_x.addmm_(g, rows.reshape(n * k, d))
-    radial = along.reshape(len(x), n * k).sum(0) * scale.square()
-    d_flat = d_rows.view(n * k, d)
-    if d_flat.dtype == x.dtype:
-        torch.mm(g.T, x, out=d_flat).addcmul_(rows.reshape(n * k, d), radial.unsqueeze(1), value=-1.0)
+    g = g.reshape(len(x), n * k).mul_(inverse.reshape(-1))
+    rows = rows.reshape(n * k, d)
+    d_x.addmm_(g, rows)
+    if d_rows is None:
+        return
+    radial = along.reshape(len(x), n * k).sum(0).mul_(inverse.reshape(-1).square()).unsqueeze(1)
+    d_rows = d_rows.view(n * k, d)
+    if d_rows.dtype == x.dtype:
+        torch.mm(g.T, x, out=d_rows).addcmul_(rows, radial, value=-1.0)
     else:
-        d_flat.copy_((g.T @ x).addcmul_(rows.reshape(n * k, d), radial.unsqueeze(1), value=-1.0))
+        d_rows.copy_((g.T @ x).addcmul_(rows, radial, value=-1.0))

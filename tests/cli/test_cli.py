@@ -1,0 +1,97 @@
+"""The command line as a person types it: results on stdout, messages on stderr, exit codes 0, 1, 2."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arcwise.cli.margins import page_text
+from arcwise.margins import MARGINS
+
+ROOT = Path(__file__).parents[2]
+
+
+def arcwise(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "arcwise", *arguments], capture_output=True, text=True, **options)
+
+
+def test_help_lists_the_verbs_and_is_quick():
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        run = arcwise("--help")
+        times.append(time.perf_counter() - start)
+    assert run.returncode == 0
+    assert "advise" in run.stdout
+    assert "margins" in run.stdout
+    assert min(times) < 0.4
+
+
+def test_help_imports_no_torch():
+    code = "import sys; sys.modules['torch'] = None; from arcwise.cli import code_of; code_of(['--help'])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_advise_prints_advice_and_the_next_line_to_type():
+    run = arcwise("advise", "--classes", "93431", "--dim", "512")
+    assert run.returncode == 0
+    assert "s = 16.2, m = 0.5" in run.stdout
+    assert re.search(r"Next: head = arcwise\.Head\(512, 93431", run.stdout)
+    assert run.stderr == ""
+
+
+def test_advise_speaks_json():
+    run = arcwise("advise", "--classes", "10", "--dim", "2", "--per-class", "7", "--json")
+    assert json.loads(run.stdout)["m"] == pytest.approx(0.314, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["advize"], 2, 'Did you mean "advise"'),
+        (["advise", "--classes", "ten", "--dim", "2"], 2, "--classes"),
+        (["advise", "--dim", "2"], 2, "--classes"),
+        (["advise", "--classes", "3", "--dim", "2", "--colour", "red"], 2, "--colour"),
+        (["advise", "--classes", "0", "--dim", "2"], 1, "classes must be a whole number of at least 1"),
+        (["advise", "--classes", "3", "--dim", "-2"], 1, "dim must be"),
+        (["advise", "--classes", "3", "--dim", "2", "--per-class", "1", "2"], 1, "per_class must be"),
+        (["margins", "--page", "page.pdf"], 1, "--page page.md"),
+        (["margins", "--page", "/proc/none/page.md"], 1, "cannot write"),
+    ],
+)
+def test_wrong_input_gives_a_message_and_a_code_but_no_traceback(arguments, code, says):
+    run = arcwise(*arguments)
+    assert run.returncode == code
+    assert says in run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stdout == ""
+
+
+def test_margins_lists_all_of_them():
+    run = arcwise("margins")
+    assert all(name in run.stdout for name in MARGINS)
+    assert [row["name"] for row in json.loads(arcwise("margins", "--json").stdout)] == list(MARGINS)
+
+
+def test_a_closed_pipe_is_no_error():
+    run = subprocess.run(f"{sys.executable} -m arcwise margins | head -1", shell=True, capture_output=True, text=True)
+    assert run.stderr == ""
+
+
+def test_the_page_is_written_with_a_figure_for_every_margin(tmp_path):
+    run = arcwise("margins", "--page", str(tmp_path / "margins.md"), env={**os.environ, "MPLBACKEND": "Agg"})
+    assert run.returncode == 0, run.stderr
+    text = (tmp_path / "margins.md").read_text()
+    for link in re.findall(r"\]\((.*?\.png)\)", text):
+        assert (tmp_path / link).stat().st_size > 10_000
+    assert sorted(p.stem for p in (tmp_path / "margins").iterdir()) == sorted(MARGINS)
+
+
+def test_the_committed_page_is_the_generated_one():
+    assert (ROOT / "docs" / "margins.md").read_text() == page_text("margins")
+    assert sorted(p.stem for p in (ROOT / "docs" / "margins").glob("*.png")) == sorted(MARGINS)

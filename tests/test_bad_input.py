@@ -1,0 +1,62 @@
+"""Every wrong call ends in an ArcwiseError that names the argument and says what to do."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SAYS = {
+    "label too large": r"labels must lie in \[0, 10\); row 2 holds 12\. .* pass classes=13",
+    "label negative": r"row 1 holds -1",
+    "labels float": r"y must be .*whole-number.*float32.*y\.long\(\)",
+    "labels bool": r"y must be .*bool",
+    "labels one-hot": r"one label per row of x: shape \(4,\), got \(4, 10\)",
+    "labels of wrong length": r"shape \(4,\), got \(3,\)",
+    "labels a list": r"y must be a tensor .* got list",
+    "labels on another device": r"y is on meta, the head on cpu",
+    "x of wrong width": r"x must have shape \(batch, 8\), got \(4, 5\)",
+    "x of rank 1": r"got \(8,\)",
+    "x of rank 4": r"got \(4, 2, 2, 2\)",
+    "x whole numbers": r"floating-point embeddings, got torch\.int64\. Pass x\.float\(\)",
+    "x complex": r"complex64",
+    "x a numpy array": r"got ndarray",
+    "x on another device": r"x is on meta",
+    "x with NaN": r"x must be finite; row 2 holds NaN",
+    "x with infinity": r"row 1 holds infinity",
+    "x overflowing": r"row 3 holds numbers so large",
+    "logits of NaN": r"row 2 holds NaN",
+    "score of a wrong label": r"row 2 holds 12",
+    "empty batch, mean": r'mean of an empty batch .*reduction="sum"',
+    "unknown reduction": r"unknown reduction 'average'.*mean, none, sum",
+    "unknown margin": r"unknown margin 'arcfase': did you mean 'arcface'\?",
+    "unknown parameter": r"unknown parameter of ArcFace 'q': Choose from continuation, m",
+    "s inside the margin": r"s belongs to the head.*s=16",
+    "per-class of wrong length": r"holds 2 margins, one per class, but the head has 10",
+    "unknown engine": r"unknown engine 'cuda'.*auto, chunked, eager",
+    "unknown head": r"did you mean 'arcface'",
+    "sphereface m below 1": r"m must be a number from 1 to 100, got 0\.5",
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    script = Path(__file__).parent / "wrong_calls.py"
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_every_wrong_call_raises_an_arcwise_error(outcomes):
+    assert len(outcomes) > 90
+    assert [o for o in outcomes if o.get("error") != "ArcwiseError"] == []
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_the_message_names_the_argument_and_what_to_do(name, outcomes):
+    found = [o for o in outcomes if o["name"].split(": ")[-1] == name]
+    assert found
+    for outcome in found:
+        assert re.search(SAYS[name], outcome["message"]), outcome

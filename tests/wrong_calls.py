@@ -1,0 +1,110 @@
+"""Every wrong call that a user may make, run as the user runs it: without the type checker of the tests.
+
+Prints one JSON line per case: its name, the error's type and its message (or the value it returned).
+"""
+
+import json
+import math
+
+import numpy as np
+import torch
+
+import arcwise
+from arcwise.heads import LinearHead
+
+X, Y = torch.randn(4, 8), torch.tensor([0, 1, 2, 3])
+
+
+def changed(x: torch.Tensor, row: int, value: float) -> torch.Tensor:
+    x = x.clone()
+    x[row, 0] = value
+    return x
+
+
+def head(**options):
+    return arcwise.Head(8, 10, **options)
+
+
+WRONG = {
+    "label too large": lambda h: h(X, torch.tensor([0, 1, 12, 3])),
+    "label negative": lambda h: h(X, torch.tensor([0, -1, 2, 3])),
+    "labels float": lambda h: h(X, Y.float()),
+    "labels bool": lambda h: h(X, Y > 1),
+    "labels one-hot": lambda h: h(X, torch.eye(4, 10).long()),
+    "labels of wrong length": lambda h: h(X, Y[:3]),
+    "labels a list": lambda h: h(X, [0, 1, 2, 3]),
+    "labels on another device": lambda h: h(X, Y.to("meta")),
+    "x of wrong width": lambda h: h(X[:, :5], Y),
+    "x of rank 1": lambda h: h(X[0], Y),
+    "x of rank 4": lambda h: h(X.reshape(4, 2, 2, 2), Y),
+    "x whole numbers": lambda h: h(X.long(), Y),
+    "x complex": lambda h: h(X.to(torch.complex64), Y),
+    "x a numpy array": lambda h: h(np.zeros((4, 8)), Y),
+    "x on another device": lambda h: h(X.to("meta"), Y),
+    "x with NaN": lambda h: h(changed(X, 2, math.nan), Y),
+    "x with infinity": lambda h: h(changed(X, 1, math.inf), Y),
+    "x overflowing": lambda h: h(changed(X, 3, 1e30), Y),
+    "logits of NaN": lambda h: h.logits(changed(X, 2, math.nan)),
+    "score of a wrong label": lambda h: h.score(X, torch.tensor([0, 1, 12, 3])),
+    "empty batch, mean": lambda h: h(X[:0], Y[:0]),
+    "unknown reduction": lambda h: h(X, Y, reduction="average"),
+}
+
+BUILD = {
+    "unknown margin": lambda: head(margin="arcfase"),
+    "margin a number": lambda: head(margin=0.5),
+    "margin a function": lambda: head(margin=lambda cos: cos),
+    "unknown parameter": lambda: head(margin="arcface:q=1"),
+    "parameter twice": lambda: head(margin="arcface:m=1,m=2"),
+    "parameter without value": lambda: head(margin="arcface:m"),
+    "s inside the margin": lambda: head(margin="arcface:s=16"),
+    "m a word": lambda: head(margin="arcface:m=much"),
+    "m NaN": lambda: arcwise.margins.ArcFace(math.nan),
+    "m negative": lambda: arcwise.margins.ArcFace(-0.1),
+    "m beyond pi": lambda: arcwise.margins.ArcFace(4.0),
+    "sphereface m below 1": lambda: arcwise.margins.SphereFace(0.5),
+    "combined m1 below 1": lambda: arcwise.margins.Combined(0.9, 0.0, 0.0),
+    "magface bounds crossed": lambda: arcwise.margins.MagFace(l_a=100.0, u_a=10.0),
+    "adaface t_alpha": lambda: arcwise.margins.AdaFace(t_alpha=2.0),
+    "per-class of wrong length": lambda: head(margin=arcwise.margins.ArcFace([0.1, 0.2])),
+    "per-class negative": lambda: arcwise.margins.CosFace([0.1, -0.2]),
+    "per-class a matrix": lambda: arcwise.margins.CosFace(torch.zeros(2, 2)),
+    "continuation": lambda: arcwise.margins.ArcFace(continuation="jump"),
+    "filter of a reshaping margin": lambda: arcwise.margins.NoiseFilter("curricularface"),
+    "s zero": lambda: head(s=0.0),
+    "s negative": lambda: head(s=-1.0),
+    "s infinite": lambda: head(s=math.inf),
+    "s a word": lambda: head(s="large"),
+    "k zero": lambda: head(k=0),
+    "classes zero": lambda: arcwise.Head(8, 0),
+    "classes a float": lambda: arcwise.Head(8, 10.0),
+    "dim zero": lambda: arcwise.Head(0, 10),
+    "unknown engine": lambda: head(engine="cuda"),
+    "unknown gradient": lambda: head(gradient="st"),
+    "memory zero": lambda: head(memory=0),
+    "unknown head": lambda: arcwise.head_from("arkface", 8, 10),
+    "softmax with parameters": lambda: arcwise.head_from("softmax:m=1", 8, 10),
+    "counts negative": lambda: arcwise.margins_from_counts([1, -2]),
+    "counts empty": lambda: arcwise.margins_from_counts([]),
+    "counts all zero": lambda: arcwise.margins_from_counts([0, 0]),
+    "counts low above high": lambda: arcwise.margins_from_counts([1, 2], 0.5, 0.2),
+    "advise no classes": lambda: arcwise.advise(0, 2),
+}
+
+
+def outcome(call) -> dict:
+    try:
+        return {"value": repr(call())}
+    except Exception as error:
+        return {"error": type(error).__name__, "message": str(error)}
+
+
+for kind, make in (
+    ("Head", head),
+    ("chunked", lambda: head(engine="chunked")),
+    ("LinearHead", lambda: LinearHead(8, 10)),
+):
+    for name, call in WRONG.items():
+        print(json.dumps({"name": f"{kind}: {name}", **outcome(lambda call=call, make=make: call(make()))}))
+for name, call in BUILD.items():
+    print(json.dumps({"name": name, **outcome(call)}))
