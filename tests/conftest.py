@@ -2,6 +2,10 @@
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("arcwise", deadline=None, derandomize=True)
+settings.load_profile("arcwise")
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import arcwise
@@ -140,3 +141,84 @@ def head_for(case: Case, c: int, d: int, *, s: float, k: int, engine: str, class
     head = arcwise.Head(d, c, margin=case.build(c), s=s, k=k, engine=engine, memory=memory).double()
     head.eval()
     return head
+
+
+# ------------------------------------------------- the same in plain torch, as one writes it in a notebook
+
+
+def plain_arc(theta: Tensor, m: Tensor | float) -> Tensor:
+    m = torch.as_tensor(m, dtype=theta.dtype)
+    return torch.where(theta + m <= math.pi, torch.cos(theta + m), torch.cos(theta) - (1 - torch.cos(m)))
+
+
+def plain_steps(phi: Tensor) -> Tensor:
+    k = torch.floor(phi / math.pi).detach()
+    return (-1) ** k * torch.cos(phi) - 2 * k
+
+
+def plain_ada(theta: Tensor, norm: Tensor, y: Tensor) -> Tensor:
+    q = ((norm.detach().clamp(0.001, 100.0) - 20.0) / (100.0 + 0.001) * 0.333).clamp(-1, 1)
+    return torch.cos((theta - 0.4 * q).clamp(min=0.0)) - (0.4 * q + 0.4)
+
+
+def plain_mag(theta: Tensor, norm: Tensor, y: Tensor) -> Tensor:
+    return plain_arc(theta, (0.8 - 0.45) / (110.0 - 10.0) * (norm.clamp(10.0, 110.0) - 10.0) + 0.45)
+
+
+def plain_mag_penalty(norm: Tensor) -> Tensor:
+    a = norm.clamp(10.0, 110.0)
+    return 20.0 * (1.0 / a + a / 110.0**2)
+
+
+def per_class(theta: Tensor, y: Tensor) -> Tensor:
+    return torch.tensor(PER_CLASS, dtype=theta.dtype)[y]
+
+
+KEEP = field(default=lambda cos, psi: cos)
+FILTER = lambda cos, psi: torch.where(cos > 0.2, -torch.inf, cos)  # noqa: E731
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A margin over whole vectors: theta, norm, y -> psi; cos (b, c), psi (b, 1) -> what the others count."""
+
+    psi: Callable[[Tensor, Tensor, Tensor], Tensor]
+    others: Callable[[Tensor, Tensor], Tensor] = KEEP
+    penalty: Callable[[Tensor], Tensor] = field(default=lambda norm: torch.zeros_like(norm))
+
+
+PLAIN = {
+    "normface": Plain(lambda th, n, y: torch.cos(th)),
+    "sphereface 4": Plain(lambda th, n, y: plain_steps(4 * th)),
+    "sphereface 1.35": Plain(lambda th, n, y: plain_steps(1.35 * th)),
+    "cosface": Plain(lambda th, n, y: torch.cos(th) - 0.35),
+    "cosface per class": Plain(lambda th, n, y: torch.cos(th) - per_class(th, y)),
+    "arcface": Plain(lambda th, n, y: plain_arc(th, 0.5)),
+    "arcface per class": Plain(lambda th, n, y: plain_arc(th, per_class(th, y))),
+    "combined 1 .3 .2": Plain(lambda th, n, y: plain_arc(th, 0.3) - 0.2),
+    "combined 1.2 .3 .2": Plain(lambda th, n, y: plain_steps(1.2 * th + 0.3) - 0.2),
+    "adaface": Plain(plain_ada),
+    "magface": Plain(plain_mag, penalty=plain_mag_penalty),
+    "elastic-arcface, evaluated": Plain(lambda th, n, y: plain_arc(th, 0.5)),
+    "elastic-cosface, evaluated": Plain(lambda th, n, y: torch.cos(th) - 0.35),
+    "curricularface": Plain(
+        lambda th, n, y: plain_arc(th, 0.5), lambda cos, psi: torch.where(cos > psi, cos * (0.25 + cos), cos)
+    ),
+    "mv-softmax": Plain(
+        lambda th, n, y: torch.cos(th) - 0.35, lambda cos, psi: torch.where(cos > psi, 1.2 * cos + 0.2, cos)
+    ),
+    "mv-softmax arc fixed": Plain(
+        lambda th, n, y: plain_arc(th, 0.5), lambda cos, psi: torch.where(cos > psi, cos + 0.2, cos)
+    ),
+    "noise-filter": Plain(lambda th, n, y: plain_arc(th, 0.5), FILTER),
+    "noise-filter of magface": Plain(plain_mag, FILTER, plain_mag_penalty),
+}
+
+
+def plain_losses(plain: Plain, x: Tensor, w: Tensor, y: Tensor, s: float) -> Tensor:
+    """Normalise, multiply, arccos, cross-entropy, all in the precision of the inputs."""
+    cos = (F.normalize(x) @ F.normalize(w.reshape(-1, x.shape[1])).T).reshape(len(x), len(w), -1).amax(2)
+    norm, own = x.norm(dim=1), y[:, None]
+    psi = plain.psi(torch.acos(cos.gather(1, own)[:, 0]), norm, y)[:, None]
+    logits = s * plain.others(cos, psi.detach()).scatter(1, own, psi)
+    return F.cross_entropy(logits, y, reduction="none") + plain.penalty(norm)

@@ -7,6 +7,7 @@ The pass over the classes knows no margin, and the margin knows no classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -82,7 +83,17 @@ class Head(nn.Module):
         check_per_class(self.margin, classes)
         shape = (classes, dim) if k == 1 else (classes, k, dim)
         self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.margin.to(self.weight.device)
         self.reset_parameters()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
+        """Moves and casts as any module does, but keeps running statistics in float32: in bf16 they stand still."""
+        super()._apply(fn, recurse)
+        for module in self.margin.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                if buffer.is_floating_point() and buffer.element_size() < 4:
+                    module.register_buffer(name, buffer.float())
+        return self
 
     def reset_parameters(self) -> None:
         """Prototypes in random directions, of length 1."""
