@@ -18,6 +18,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -106,6 +107,31 @@ def measure(classes: int, rounds: int, *, b: int, dim: int) -> dict[str, dict[st
     }
 
 
+def machine() -> str:
+    """Processor, threads and versions, in one line."""
+    models = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "arcwise", "pytorch-metric-learning"))
+    return f"{models[0] if models else platform.machine()}, {torch.get_num_threads()} threads; {versions}"
+
+
+def verdicts(results: dict[int, dict[str, dict[str, float]]]) -> list[str]:
+    """What is claimed of the chunked engine: at which size, against whom, in what, at most how much, and what came out."""
+    claims = (
+        (100_000, "plain torch", "seconds", 0.85),
+        (100_000, "pytorch-metric-learning", "seconds", 1.0),
+        (500_000, "plain torch", "working_bytes", 0.1),
+    )
+    lines = []
+    for classes, peer, what, most in claims:
+        if classes in results:
+            share = results[classes]["arcwise chunked"][what] / results[classes][peer][what]
+            met = "met" if share <= most else "MISSED"
+            lines.append(f"{met}: chunked at {classes:,} classes, {what} at most {most:g}x {peer}'s: {share:.3f}x")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--classes", type=int, nargs="*", default=[10_000, 100_000, 500_000])
@@ -114,9 +140,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args()
-    print(f"torch {torch.__version__}, {platform.machine()}, {torch.get_num_threads()} threads, float32")
-    print(f"b = {args.batch}, d = {args.dim}, s = {S:g}, m = {M:g}, forward + backward, median of {args.rounds}\n")
-    print("| classes | head | time | of plain torch | working memory | of plain torch |")
+    print(machine())
+    print(
+        f"float32, b = {args.batch}, d = {args.dim}, s = {S:g}, m = {M:g}, forward + backward, median of {args.rounds}"
+    )
+    print("\n| classes | head | time | of plain torch | working memory | of plain torch |")
     print("| ---: | --- | ---: | ---: | ---: | ---: |")
     results = {}
     for classes in args.classes:
@@ -129,6 +157,7 @@ def main() -> None:
                 f"| {used / 2**20:,.0f} MiB | {used / plain['working_bytes']:.3f}x |",
                 flush=True,
             )
+    print("\n" + "\n".join(verdicts(results)))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))
 

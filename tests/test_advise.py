@@ -62,8 +62,8 @@ def test_the_scales_are_the_papers_and_the_larger_rules():
     assert few.s_cosface == pytest.approx(0.9 * math.log(9 * 0.9 / 0.1))
     assert few.s == few.s_cosface
     assert many.s == many.s_adacos == pytest.approx(16.19, abs=0.01)
-    assert "CosFace's ruled" in few.reasons[0]
-    assert "AdaCos' ruled" in many.reasons[0]
+    assert "CosFace ruled" in few.reasons[0]
+    assert "AdaCos ruled" in many.reasons[0]
 
 
 def test_many_classes_in_the_plane_are_warned_about():
@@ -73,12 +73,25 @@ def test_many_classes_in_the_plane_are_warned_about():
     assert not any("cannot work" in warning for warning in advise(93431, 512).warnings)
 
 
+def test_the_posterior_at_a_centre_is_the_softmax_of_the_best_arrangement():
+    for classes in (3, 10, 40):
+        advice = advise(classes, 2)
+        theta = torch.arange(classes, dtype=torch.float64) * 2 * math.pi / classes
+        for s, expected in ((advice.s, advice.posterior), (advice.s_reaches, 0.9)):
+            assert float(torch.softmax(s * theta.cos(), 0)[0]) == pytest.approx(expected, abs=1e-9)
+    simplex = advise(10, 512)
+    assert simplex.s_reaches == pytest.approx(simplex.s_cosface)
+    assert simplex.posterior == pytest.approx(0.9)
+    assert any("crowded" in warning for warning in advise(10, 2).warnings)
+    assert not any("crowded" in warning for warning in advise(93431, 512).warnings)
+
+
 def test_uneven_and_few_samples_are_mentioned():
     assert any("margins_from_counts" in reason for reason in advise(3, 8, per_class=[10, 100, 1000]).reasons)
     assert any("only 2" in reason for reason in advise(3, 8, per_class=2).reasons)
 
 
-@pytest.mark.parametrize("classes", [1, 2, 3, 10, 10**6])
+@pytest.mark.parametrize("classes", [1, 2, 3, 10, 10**6, 10**12])
 @pytest.mark.parametrize("dim", [1, 2, 3, 512])
 def test_the_advice_is_finite_and_prints(classes, dim):
     advice = advise(classes, dim)
@@ -87,7 +100,10 @@ def test_the_advice_is_finite_and_prints(classes, dim):
     assert "suggested" in str(advice)
 
 
-@pytest.mark.parametrize(("classes", "dim", "per_class"), [(0, 2, None), (3, 0, None), (3, 2, [1, 2]), (3, 2, -1)])
+@pytest.mark.parametrize(
+    ("classes", "dim", "per_class"),
+    [(0, 2, None), (3, 0, None), (3, 2, [1, 2]), (3, 2, -1), (3, 2, [0, 0, 0]), (10**160, 2, None)],
+)
 def test_bad_numbers_are_refused(classes, dim, per_class):
     with pytest.raises(ArcwiseError):
         advise(classes, dim, per_class=per_class)

@@ -1,5 +1,6 @@
 """The laws every margin obeys, swept over MARGINS, and numbers by hand."""
 
+import copy
 import math
 
 import pytest
@@ -24,6 +25,10 @@ VARIANTS = {
     "mv arc": lambda: margins.MVSoftmax(0.5, base="arcface"),
     "noise-filter of cosface": lambda: margins.NoiseFilter("cosface"),
 }
+
+
+# The steepest slope of psi, where it is not 1.
+STEEPEST = {"sphereface": 4.0, "sphereface 1.7": 1.7, "combined 1.4": 1.4}
 
 
 def sharp_adaface():
@@ -88,7 +93,7 @@ def test_at_its_neutral_parameters_a_margin_is_normface(name):
 @pytest.mark.parametrize("engine", ["eager", "chunked"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_the_gradient_is_finite_and_bounded_for_every_angle(name, engine, dtype):
-    """Near both poles and across the kinks: |dx| <= 2 s (L + 1)/|x|, L the steepest slope of psi."""
+    """Near both poles and across the kinks: |dx| <= s (L + 1)/|x|, L the steepest slope of psi."""
     tiny = torch.logspace(-12, -1, 34, dtype=torch.float64)
     theta = torch.cat([torch.zeros(1), tiny, torch.linspace(0.1, 3.04, 99), math.pi - tiny, torch.tensor([math.pi])])
     w = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
@@ -103,9 +108,11 @@ def test_the_gradient_is_finite_and_bounded_for_every_angle(name, engine, dtype)
     assert loss.isfinite()
     assert x.grad.isfinite().all()
     assert head.weight.grad.isfinite().all()
-    # MagFace's margin and penalty also send their gradients along x
+    # MagFace's margin and penalty also send their gradients along x; MV-Softmax and CurricularFace steepen others
     extra = 64.0 * 0.0035 + 20.0 * (1 / 900 + 1 / 110**2) if "magface" in name else 0.0
-    assert float(x.grad.double().norm(dim=1).max()) <= 2.0 * 64.0 * (4.0 + 1.0) / 30.0 + extra
+    others = {"mv-softmax": 1.2, "mv arc": 1.2, "curricularface": 2.0}.get(name, 1.0)
+    bound = 64.0 * (STEEPEST.get(name, 1.0) + others) / 30.0 + extra
+    assert float(x.grad.double().norm(dim=1).max()) <= 1.05 * bound
 
 
 @pytest.mark.parametrize("engine", ["eager", "chunked"])
@@ -178,12 +185,19 @@ def test_curricularfaces_t_follows_the_own_cosine():
     assert float(head.margin.t) == pytest.approx(0.01 * (1.0 + 0.6) / 2)
 
 
-def test_two_forwards_before_a_backward_do_not_disturb_each_other():
-    for name in MARGINS:
-        head, y = arcwise.Head(4, 6, margin=name), torch.randint(6, (9,))
-        losses = [head(torch.randn(9, 4), y) for _ in range(2)]
-        sum(losses).backward()
-        assert head.weight.grad.isfinite().all()
+@pytest.mark.parametrize("engine", ["eager", "chunked"])
+@pytest.mark.parametrize("name", MARGINS)
+def test_two_forwards_before_a_backward_give_the_sum_of_their_gradients(name, engine):
+    """Statistics move in the second forward; the first one's gradient must not."""
+    together = arcwise.Head(4, 6, margin=name, engine=engine)
+    apart = copy.deepcopy(together)
+    batches, y = [torch.randn(9, 4) for _ in range(2)], torch.randint(6, (9,))
+    torch.manual_seed(1)
+    sum(together(x, y) for x in batches).backward()
+    torch.manual_seed(1)
+    for x in batches:
+        apart(x, y).backward()
+    assert torch.allclose(together.weight.grad, apart.weight.grad, rtol=1e-5, atol=1e-6)
 
 
 def test_drawn_margins_are_clipped_at_zero_and_average_to_m():
@@ -226,6 +240,6 @@ def test_every_margin_names_its_formula_paper_and_neutral_parameters(name):
     margin = MARGINS[name]
     assert margin.formula
     assert margin.paper
-    assert str(margin.paper.split(",")[0].split(" et al")[0]) in margin.__doc__ or name in ("noise-filter",)
+    assert margin.paper.split(",")[0] in margin.__doc__
     assert isinstance(margin.neutral, dict)
     assert ">>>" in margin.__doc__

@@ -42,6 +42,17 @@ def test_the_heads_cost_less_than_a_third_of_a_second_beyond_torch():
     assert any(float(python(code)) < 0.3 for _ in range(10))  # the machine may be busy
 
 
+def test_numbers_of_numpy_and_torch_are_numbers():
+    code = """
+import numpy as np, torch, arcwise
+head = arcwise.Head(np.int64(4), np.int32(6), s=np.float32(16), margin=arcwise.margins.ArcFace(torch.tensor(0.5)))
+assert (head.dim, head.classes, head.s, head.margin.m) == (4, 6, 16.0, 0.5)
+assert arcwise.margins.CosFace(np.float32(0.25)).m == 0.25
+assert arcwise.advise(np.int64(10), 2, per_class=np.array([5] * 10)).classes == 10
+"""
+    python(code)
+
+
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/heads.md"])
 def test_code_blocks_run(document):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.S)
@@ -85,6 +96,12 @@ for name in {names}:
 """
 
 
-def test_nothing_in_the_project_is_forgotten_by_the_changelog():
+def test_every_link_in_the_documents_leads_somewhere():
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for link in re.findall(r"\]\(([^)#]+?)\)", document.read_text()):
+            assert link.startswith("http") or (document.parent / link).exists(), (document.name, link)
+
+
+def test_the_changelog_knows_this_version():
     assert arcwise.__version__ in (ROOT / "CHANGELOG.md").read_text()
     assert f'version = "{arcwise.__version__}"' in (ROOT / "pyproject.toml").read_text()

@@ -45,7 +45,7 @@ def test_sub_centres_give_the_largest_cosine():
     assert torch.equal(cosines(x, w), each.amax(0))
 
 
-def test_the_brief_s_motivation_distance_moves_and_angle_does_not():
+def test_scaling_a_vector_moves_the_distance_and_leaves_the_angle():
     a, b = torch.tensor([5.0, 2.0]), torch.tensor([7.0, 4.0])
     between = lambda u, v: math.degrees(float(angle(cosines(u[None], v[None, None])[0])))  # noqa: E731
     assert abs(float((a - b).norm()) - 2.83) < 5e-3

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import arcwise
 from arcwise import margins
+from arcwise.ops import bytes_per_class
 
 
 def arc(theta: Tensor, m: Tensor | float) -> Tensor:
@@ -135,10 +136,10 @@ def textbook_losses(case: Case, x: Tensor, w: Tensor, y: Tensor, s: float) -> Te
     return torch.stack(losses)
 
 
-def head_for(case: Case, c: int, d: int, *, s: float, k: int, engine: str, classes_per_block: int) -> arcwise.Head:
+def head_for(case: Case, c: int, x: Tensor, *, s: float, k: int, engine: str, classes_per_block: int) -> arcwise.Head:
     """Our head in float64 with the case's margin, statistics frozen, in blocks that do not divide c."""
-    memory = 8 * k * (5 * 7 + 2 * d) * classes_per_block
-    head = arcwise.Head(d, c, margin=case.build(c), s=s, k=k, engine=engine, memory=memory).double()
+    memory = bytes_per_class(x, k) * classes_per_block
+    head = arcwise.Head(x.shape[1], c, margin=case.build(c), s=s, k=k, engine=engine, memory=memory).double()
     head.eval()
     return head
 
@@ -195,6 +196,9 @@ PLAIN = {
     "cosface per class": Plain(lambda th, n, y: torch.cos(th) - per_class(th, y)),
     "arcface": Plain(lambda th, n, y: plain_arc(th, 0.5)),
     "arcface per class": Plain(lambda th, n, y: plain_arc(th, per_class(th, y))),
+    "arcface paper": Plain(
+        lambda th, n, y: torch.where(th <= math.pi - 0.5, torch.cos(th + 0.5), torch.cos(th) - 0.5 * math.sin(0.5))
+    ),
     "combined 1 .3 .2": Plain(lambda th, n, y: plain_arc(th, 0.3) - 0.2),
     "combined 1.2 .3 .2": Plain(lambda th, n, y: plain_steps(1.2 * th + 0.3) - 0.2),
     "adaface": Plain(plain_ada),

@@ -25,6 +25,12 @@ def head(**options):
     return arcwise.Head(8, 10, **options)
 
 
+def second_derivative():
+    x = X.clone().requires_grad_()
+    (g,) = torch.autograd.grad(head(engine="chunked")(x, Y), x, create_graph=True)
+    return torch.autograd.grad(g.pow(2).sum(), x)
+
+
 WRONG = {
     "label too large": lambda h: h(X, torch.tensor([0, 1, 12, 3])),
     "label negative": lambda h: h(X, torch.tensor([0, -1, 2, 3])),
@@ -57,6 +63,18 @@ BUILD = {
     "unknown parameter": lambda: head(margin="arcface:q=1"),
     "parameter twice": lambda: head(margin="arcface:m=1,m=2"),
     "parameter without value": lambda: head(margin="arcface:m"),
+    "unknown parameter of a head": lambda: arcwise.head_from("arcface:engine=chunked", 8, 10),
+    "k inside the margin": lambda: head(margin="arcface:k=3"),
+    "softmax as a margin": lambda: head(margin="softmax"),
+    "flag a word": lambda: head(margin="elastic-arcface:plus=no"),
+    "checks a word": lambda: head(checks="no"),
+    "bias a word": lambda: LinearHead(8, 10, bias="yes"),
+    "mode of second derivative": lambda: second_derivative(),
+    "split_lse of half": lambda: arcwise.split_lse(X.half(), torch.randn(10, 8), Y, 4.0),
+    "split_lse of another width": lambda: arcwise.split_lse(X, torch.randn(10, 7), Y, 4.0),
+    "split_lse memory": lambda: arcwise.split_lse(X, torch.randn(10, 8), Y, 4.0, engine="chunked", memory=-5),
+    "paper continuation too wide": lambda: arcwise.margins.ArcFace(3.0, continuation="paper"),
+    "whole-number dtype": lambda: head(dtype=torch.int64),
     "s inside the margin": lambda: head(margin="arcface:s=16"),
     "m a word": lambda: head(margin="arcface:m=much"),
     "m NaN": lambda: arcwise.margins.ArcFace(math.nan),

@@ -1,4 +1,4 @@
-"""Returns what the command line returns: `python -m arcwise`."""
+"""The command line as `python -m arcwise`."""
 
 from arcwise.cli import main
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from arcwise.errors import ArcwiseError, count_at_least
-from arcwise.packing import largest_smallest_angle, random_smallest_angle
+from arcwise.errors import ArcwiseError, count_in
+from arcwise.packing import bisect, largest_smallest_angle, random_smallest_angle
 
 USUAL_S, USUAL_M = 64.0, 0.5
 P = 0.9  # the wanted posterior of CosFace's bound
@@ -16,7 +16,11 @@ P = 0.9  # the wanted posterior of CosFace's bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What `advise` returns; angles in radians. `print(advice)` is the page for a person."""
+    """What `advise` returns; angles in radians. `print(advice)` is the page for a person.
+
+    `s` and `m` are the suggestions; `s_reaches` is the scale at which a sample at its own centre has
+    posterior 0.9 among centres as well placed as can be, and `posterior` what it has at `s`.
+    """
 
     classes: int
     dim: int
@@ -24,6 +28,8 @@ class Advice:
     m: float
     s_adacos: float
     s_cosface: float
+    s_reaches: float
+    posterior: float
     best_angle: float
     best_angle_why: str
     random_angle: float
@@ -39,7 +45,7 @@ class Advice:
 def advise(classes: int, dim: int, per_class: int | Sequence[int] | None = None) -> Advice:
     """A suggested s and ArcFace m for `classes` prototypes in `dim` dimensions, with the reasons.
 
-    s = max( sqrt(2) ln(c - 1)  (Zhang et al. 2019, AdaCos),
+    s = max( 1, sqrt(2) ln(c - 1)  (Zhang et al. 2019, AdaCos),
              (c - 1)/c ln((c - 1) P/(1 - P)) at P = 0.9  (Wang et al. 2018, CosFace) ),
     m = half the largest possible smallest angle between c directions in d dimensions, at most 0.5.
     `per_class` is the number of samples of each class, one number or a list.
@@ -48,17 +54,22 @@ def advise(classes: int, dim: int, per_class: int | Sequence[int] | None = None)
     >>> round(advice.s, 2), round(advice.m, 2)
     (3.96, 0.31)
     """
-    classes, dim = count_at_least("classes", classes, 1), count_at_least("dim", dim, 1)
+    classes, dim = count_in("classes", classes, 1, 10**12), count_in("dim", dim, 1, 10**7)
+    samples = None if per_class is None else fewest_and_most(per_class, classes)
     best, why = largest_smallest_angle(classes, dim)
     chance = random_smallest_angle(classes, dim)
     s_adacos, s_cosface = adacos_scale(classes), cosface_scale(classes)
-    s, m = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0)
+    s, m, s_reaches = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0), reaching_scale(classes, dim, best)
     return Advice(
         classes=classes, dim=dim, s=s, m=m, s_adacos=s_adacos, s_cosface=s_cosface,
+        s_reaches=s_reaches, posterior=centre_posterior(s, classes, dim, best),
         best_angle=best, best_angle_why=why, random_angle=chance,
         room_arcface=best, room_cosface=1.0 - math.cos(best),
-        reasons=(scale_reason(s_adacos, s_cosface), margin_reason(best, m), *sample_reasons(classes, per_class)),
-        warnings=tuple(usual_warnings(classes, dim, best, chance, s)),
+        reasons=(scale_reason(s_adacos, s_cosface), margin_reason(best, m), *sample_reasons(samples)),
+        warnings=tuple(filter(None, (
+            room_warning(classes, dim, best), crowded_warning(classes, dim, best, s),
+            scale_warning(classes, best, max(s, s_reaches)), start_warning(best, chance),
+        ))),
     )  # fmt: skip
 
 
@@ -68,43 +79,68 @@ def adacos_scale(classes: int) -> float:
 
 
 def cosface_scale(classes: int) -> float:
-    """(c - 1)/c ln((c - 1) P/(1 - P)): below it no embedding reaches posterior P  (Wang et al. 2018)."""
+    """(c - 1)/c ln((c - 1) P/(1 - P)): below it not all classes can reach posterior P  (Wang et al. 2018)."""
     return (classes - 1) / classes * math.log((classes - 1) * P / (1.0 - P)) if classes > 1 else 0.0
+
+
+def centre_posterior(s: float, classes: int, dim: int, best: float) -> float:
+    """The softmax posterior of a sample at its own centre: exact on the circle, elsewhere with all others at `best`."""
+    if classes == 1:
+        return 1.0
+    if dim == 2 and classes <= 10_000:
+        others = sum(math.exp(s * (math.cos(2.0 * math.pi * j / classes) - 1.0)) for j in range(1, classes))
+    else:
+        others = (classes - 1) * math.exp(-s * 2.0 * math.sin(best / 2.0) ** 2)
+    return 1.0 / (1.0 + others)
+
+
+def reaching_scale(classes: int, dim: int, best: float) -> float:
+    """The scale at which `centre_posterior` is P; infinite where directions must be shared."""
+    if classes == 1:
+        return 0.0
+    if best == 0.0:
+        return math.inf
+    enough = math.log((classes - 1) * P / (1.0 - P)) / (2.0 * math.sin(best / 2.0) ** 2)
+    return bisect(lambda s: centre_posterior(s, classes, dim, best) - P, 0.0, max(enough, 1.0))
 
 
 def scale_reason(s_adacos: float, s_cosface: float) -> str:
     """Which of the two scales ruled."""
     if max(s_adacos, s_cosface) <= 1.0:
         return "s = 1: with one class there is nothing to scale."
-    ruled = "AdaCos'" if s_adacos > s_cosface else "CosFace's"
+    ruled = "AdaCos" if s_adacos > s_cosface else "CosFace"
     return (
-        f"s: {ruled} ruled, the larger of AdaCos' sqrt(2) ln(c - 1) = {s_adacos:.2f} and "
-        f"CosFace's (c - 1)/c ln((c - 1) P/(1 - P)) = {s_cosface:.2f} at P = {P:g}."
+        f"s: {ruled} ruled. It is the larger of {s_adacos:.2f} (AdaCos: sqrt(2) ln(c - 1)) and {s_cosface:.2f} "
+        f"(CosFace: (c - 1)/c ln((c - 1) P/(1 - P)) at P = {P:g}). Neither knows of a margin or of noise; read it as "
+        "the low end. Papers on faces take 30 to 64."
     )
 
 
 def margin_reason(best: float, m: float) -> str:
     """How much room the margin leaves the classes."""
+    radius = both_units((best - m) / 2)
     if m == USUAL_M:
-        return (
-            f"m: the papers' {USUAL_M:g} leaves a class a radius of up to {degrees((best - m) / 2)} round its centre."
-        )
+        return f"m: the papers' {USUAL_M:g} leaves a class a radius of at most {radius} round its centre."
     return (
-        f"m: half of the {degrees(best)} between the best-placed centres, so that a class keeps "
-        f"a radius of {degrees((best - m) / 2)} round its own."
+        f"m: half of the {both_units(best)} between centres placed as well as can be, which leaves a class "
+        f"a radius of at most {radius} round its own."
     )
 
 
-def sample_reasons(classes: int, per_class: int | Sequence[int] | None) -> list[str]:
+def fewest_and_most(per_class: int | Sequence[int], classes: int) -> tuple[int, int]:
+    """The smallest count above 0 and the largest, from one number for all classes or a list."""
+    listed = isinstance(per_class, Iterable)
+    counts = [count_in("per_class", n, 0, 10**15) for n in (per_class if listed else [per_class])]
+    if (listed and len(counts) != classes) or not any(counts):
+        raise ArcwiseError(f"per_class must be one number, or {classes} of them, not all 0; got {len(counts)}.")
+    return min(n for n in counts if n > 0), max(counts)
+
+
+def sample_reasons(samples: tuple[int, int] | None) -> list[str]:
     """What the numbers of samples say: too few to trust a prototype, or too uneven for one margin."""
-    if per_class is None:
+    if samples is None:
         return []
-    counts = [per_class] * classes if isinstance(per_class, int) else list(per_class)
-    if len(counts) != classes or any(n < 0 for n in counts) or not any(counts):
-        raise ArcwiseError(
-            f"per_class must be one number or {classes} of them, none negative, not all 0; got {len(counts)} numbers."
-        )
-    fewest, most = min(n for n in counts if n > 0), max(counts)
+    fewest, most = samples
     reasons = []
     if fewest < 5:
         reasons.append(
@@ -119,38 +155,58 @@ def sample_reasons(classes: int, per_class: int | Sequence[int] | None) -> list[
     return reasons
 
 
-def usual_warnings(classes: int, dim: int, best: float, chance: float, s: float) -> list[str]:
-    """Where s = 64, m = 0.5 cannot work, and why."""
-    warnings = []
+def room_warning(classes: int, dim: int, best: float) -> str:
+    """Whether the papers' margin fits between neighbours."""
     usual = f"the usual s = {USUAL_S:g}, m = {USUAL_M:g}"
     if best == 0.0:
-        warnings.append(f"{classes} classes on a line of one dimension must share directions: take dim >= 2.")
-    elif best <= USUAL_M:
-        warnings.append(
+        return f"{classes} classes on a line of one dimension must share directions: take dim >= 2."
+    if best <= USUAL_M:
+        return (
             f"{usual} cannot work: even the best arrangement of {classes} centres in {dim} dimensions leaves "
-            f"{degrees(best)} between neighbours, less than the margin's {degrees(USUAL_M)}. No sample can ever "
-            "satisfy it; lower m or raise dim."
+            f"{both_units(best)} between neighbours, less than the margin's {both_units(USUAL_M)}. Not all classes "
+            "can satisfy it; lower m or raise dim."
         )
-    elif best / 2.0 < USUAL_M:
-        warnings.append(
-            f"{usual} is tight: a class may spread only {degrees((best - USUAL_M) / 2)} round its centre "
-            f"({degrees(best)} between centres, {degrees(USUAL_M)} of them margin)."
+    if best / 2.0 < USUAL_M:
+        return (
+            f"{usual} is tight: a class may spread only {both_units((best - USUAL_M) / 2)} round its centre "
+            f"({both_units(best)} between centres, {both_units(USUAL_M)} of them margin)."
         )
-    if classes > 1 and best > 0.0 and s < USUAL_S / 8.0:
-        warnings.append(
-            f"s = {USUAL_S:g} is {USUAL_S / s:.0f} times what {classes} classes need: the loss of a sample vanishes "
-            "as soon as its margin is met, so classes stop tightening early, and near a boundary it is all but "
-            "a step. Try the suggested s, and a few up to four times it."
-        )
-    if chance < USUAL_M < best:
-        warnings.append(
-            f"random prototypes start with a pair {degrees(chance)} apart, closer than the margin: "
-            "expect some classes to begin as neighbours and to need a warm-up of m."
-        )
-    return warnings
+    return ""
 
 
-def degrees(radians: float) -> str:
+def crowded_warning(classes: int, dim: int, best: float, s: float) -> str:
+    """Whether neighbours are so close that the suggested scale cannot tell them apart with confidence."""
+    posterior, enough = centre_posterior(s, classes, dim, best), reaching_scale(classes, dim, best)
+    if posterior > 0.8 or best == 0.0:
+        return ""
+    return (
+        f"{dim} dimensions are crowded: at s = {s:.3g} a sample right at its centre has posterior {posterior:.2f}, "
+        f"and {P:g} only at s = {enough:.3g}. A small s never stops pulling, which tightens classes; "
+        "a larger one is surer at the borders. Try both."
+    )
+
+
+def scale_warning(classes: int, best: float, enough: float) -> str:
+    """Whether the papers' scale is far beyond what the classes ask for."""
+    if classes == 1 or best == 0.0 or enough >= USUAL_S / 4.0:
+        return ""
+    return (
+        f"s = {USUAL_S:g} is {USUAL_S / enough:.0f} times what gives posterior {P:g} at a well-placed centre: the loss "
+        "of a sample vanishes as soon as its margin is met, so classes stop tightening early."
+    )
+
+
+def start_warning(best: float, chance: float) -> str:
+    """Whether random prototypes begin closer than the papers' margin."""
+    if not chance < USUAL_M < best:
+        return ""
+    return (
+        f"random prototypes start with a pair about {both_units(chance)} apart, closer than the usual margin: "
+        "expect some classes to begin as neighbours and to need a warm-up of m."
+    )
+
+
+def both_units(radians: float) -> str:
     """Radians and degrees side by side, for a person."""
     return f"{radians:.3g} rad = {math.degrees(radians):.1f}°"
 
@@ -160,11 +216,11 @@ def page(advice: Advice) -> str:
     a = advice
     rows = [
         ("suggested", f"s = {a.s:.3g}, m = {a.m:.3g} (ArcFace)"),
-        ("room", f"largest possible smallest angle {degrees(a.best_angle)}: {a.best_angle_why}"),
-        ("chance", f"random directions: smallest angle {degrees(a.random_angle)}, in the median"),
+        ("room", f"largest possible smallest angle {both_units(a.best_angle)} ({a.best_angle_why})"),
+        ("chance", f"random directions: smallest angle about {both_units(a.random_angle)}"),
         (
             "margins",
-            f"ArcFace m < {a.room_arcface:.3g}, CosFace m < {a.room_cosface:.3g}; there a class has no width left",
+            f"ArcFace m < {a.room_arcface:.3g}, CosFace m < {a.room_cosface:.3g}; at these a class has no width left",
         ),
         ("scales", f"AdaCos {a.s_adacos:.2f}, CosFace {a.s_cosface:.2f}"),
         *(("because", reason) for reason in a.reasons),

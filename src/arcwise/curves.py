@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from arcwise.errors import unknown
-from arcwise.heads import parsed
-from arcwise.margins import MARGINS
+from arcwise.errors import one_of
+from arcwise.margins import MARGINS, parsed
 from arcwise.ops.eager import reshaped
 from arcwise.records import MarginCurve, MarginPortrait
 from arcwise.sphere import EMPTY
@@ -42,9 +41,7 @@ def portrait(name: str) -> MarginPortrait:
     >>> portrait("cosface").curves[1].label
     'm=0.35'
     """
-    if name not in MARGINS:
-        raise unknown("margin", name, MARGINS)
-    kind, settings = MARGINS[name], SETTINGS.get(name, ("",))
+    kind, settings = MARGINS[one_of("margin", name, MARGINS)], SETTINGS.get(name, ("",))
     return MarginPortrait(
         name=name,
         title=kind.__name__,
@@ -75,7 +72,7 @@ def sampled(kind: type[nn.Module], setting: str) -> MarginCurve:
         counts = reshaped(cos.expand(SAMPLES, SAMPLES), others)
         counts = counts.masked_fill(counts == EMPTY, torch.nan)
     return MarginCurve(
-        label=setting.replace(",", ", "),
+        label=setting.replace(",", ", ").replace("m=", "mᵢ=" if hasattr(margin, "std") and "m=" in setting else "m="),
         psi=psi.detach().numpy(),
         slope=slope.numpy(),
         lead=(psi.detach()[:, None] - counts).numpy(),

@@ -1,9 +1,15 @@
-"""Returns nothing: the one exception of the package, and the sentences that several doors share."""
+"""The one exception of the package, and the checks of single arguments that raise it."""
 
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
+import operator
 from collections.abc import Iterable
+from typing import TypeVar
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class ArcwiseError(ValueError):
@@ -22,16 +28,28 @@ def unknown(what: str, got: object, choices: Iterable[str]) -> ArcwiseError:
     return ArcwiseError(f"unknown {what} {got!r}:{hint} Choose from {', '.join(names)}.")
 
 
+def one_of(name: str, value: Choice, choices: Iterable[Choice]) -> Choice:
+    """`value` when it is among the choices, or the error that lists them.
+
+    >>> one_of("reduction", "sum", ("mean", "sum", "none"))
+    'sum'
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise unknown(name, value, choices)
+    return value
+
+
 def number_in(name: str, value: object, low: float, high: float, *, why: str = "") -> float:
     """`value` as a float inside [low, high], or an error that names the argument.
 
     >>> number_in("m", 0.5, 0.0, 1.0)
     0.5
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    if not low <= number <= high:
         reason = f" {why}" if why else ""
         raise ArcwiseError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}.{reason}")
-    return float(value)
+    return number
 
 
 def count_at_least(name: str, value: object, low: int) -> int:
@@ -40,6 +58,33 @@ def count_at_least(name: str, value: object, low: int) -> int:
     >>> count_at_least("classes", 10, 1)
     10
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+    try:
+        count = low - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        count = low - 1
+    if count < low:
         raise ArcwiseError(f"{name} must be a whole number of at least {low}, got {value!r}.")
+    return count
+
+
+def count_in(name: str, value: object, low: int, high: int) -> int:
+    """`value` as a whole number inside [low, high], or an error that names the argument.
+
+    >>> count_in("dim", 512, 1, 10_000)
+    512
+    """
+    count = count_at_least(name, value, low)
+    if count > high:
+        raise ArcwiseError(f"{name} must be at most {high:,}, got {value!r}.")
+    return count
+
+
+def flag(name: str, value: object) -> bool:
+    """`value` when it is True or False, or an error that names the argument.
+
+    >>> flag("plus", True)
+    True
+    """
+    if not isinstance(value, bool):
+        raise ArcwiseError(f"{name} must be true or false, got {value!r}.")
     return value

@@ -5,7 +5,8 @@ for fixed norm, statistics and drawn margin psi is continuous on [0, pi], never 
 and never exceeds the cosine. Two methods are optional:
 
 - `penalty(norm)`: what is added to the loss of each sample (MagFace),
-- `others(cos_y, *, norm, y)`: how the other classes count (CurricularFace, MV-Softmax, the filter).
+- `others(cos_y, *, norm, y)`: how the other classes count (CurricularFace, MV-Softmax, the filter). It is
+  asked before the pass over the classes, without gradient, and may call `forward` for psi.
 
 `neutral` names the parameters at which a margin is NormFace.
 """
@@ -15,41 +16,46 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from numbers import Real
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from arcwise.errors import ArcwiseError, number_in, unknown
+from arcwise.errors import ArcwiseError, flag, number_in, one_of, unknown
 from arcwise.sphere import Others, angle, clip, sine
 
 PerSample = Float[Tensor, " b"]
 Labels = Int[Tensor, " b"]
 Continuation = Literal["smooth", "paper"]
-Choice = TypeVar("Choice", bound=str)
 
 
 # ---------------------------------------------------------------- the two moves all margins are made of
 
 
-def shifted(cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth") -> PerSample:
-    """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), going on falling past theta = pi - m.
+def turned(cos: PerSample, m: float | PerSample) -> PerSample:
+    """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), without arccos.
 
-    Past it cos(theta + m) would rise again; there psi = cos(theta) - (1 - cos m), which is continuous,
-    or, as the papers' code has it, cos(theta) - m sin(m), which jumps. For m < 0 the shifted angle
-    stops at 0.
+    >>> turned(torch.tensor([0.6]), 0.5)
+    tensor([0.1430])
+    """
+    cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+    return cos * cos_m - sine(cos) * sin_m
+
+
+def shifted(cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth") -> PerSample:
+    """cos(theta + m) for m >= 0, going on falling past theta = pi - m.
+
+    There cos(theta + m) would rise again; psi = cos(theta) - (1 - cos m) is continuous and falls on,
+    while the papers' code takes cos(theta) - m sin(m), which jumps.
 
     >>> shifted(torch.tensor([0.87758, -1.0]), 0.5)
     tensor([ 0.5403, -1.1224])
     """
     cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
     drop = m * sin_m if continuation == "paper" else 1.0 - cos_m
-    turned = cos * cos_m - sine(cos) * sin_m
-    psi = torch.where(cos > -cos_m, turned, cos - drop)
-    if not isinstance(m, Tensor):
-        return psi
-    return torch.where(m < 0.0, turned.masked_fill(cos > cos_m, 1.0), psi)
+    return torch.where(cos > -cos_m, turned(cos, m), cos - drop)
 
 
 def ladder(phi: PerSample) -> PerSample:
@@ -97,6 +103,9 @@ class NormFace(nn.Module):
 class SphereFace(nn.Module):
     """psi = (-1)^k cos(m theta) - 2 k,  k = floor(m theta / pi), for any real m >= 1  (Liu et al. 2017).
 
+    x is normalised and scaled by s as for all margins here, and nothing is annealed; the paper keeps |x|
+    and mixes psi with the cosine in the early steps.
+
     >>> SphereFace(2)(torch.tensor([0.0]), norm=torch.tensor([1.0]), y=torch.tensor([0]))
     tensor([-1.])
     """
@@ -129,7 +138,7 @@ class CosFace(nn.Module):
 
     def __init__(self, m: float | Sequence[float] | Tensor = 0.35):
         super().__init__()
-        set_margin(self, m, high=2.0)
+        self.m = one_or_per_class(m, high=2.0)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y - of_class(self.m, y)
@@ -153,7 +162,8 @@ class ArcFace(nn.Module):
 
     def __init__(self, m: float | Sequence[float] | Tensor = 0.5, *, continuation: Continuation = "smooth"):
         super().__init__()
-        set_margin(self, m, high=math.pi)
+        # Beyond 2.33 the paper's continuation jumps up: m sin m falls below 1 - cos m.
+        self.m = one_or_per_class(m, high=2.33 if continuation == "paper" else math.pi)
         self.continuation: Continuation = one_of("continuation", continuation, ("smooth", "paper"))
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
@@ -189,12 +199,17 @@ class Combined(nn.Module):
 # -------------------------------------------------------- margins that read the embedding's norm
 
 
+def follow(mean: Tensor, new: Tensor, share: float) -> None:
+    """Moves a running mean towards a new value, in place; a value that is not finite is passed over."""
+    mean.lerp_(torch.where(new.isfinite(), new.to(mean.dtype), mean), share)
+
+
 class AdaFace(nn.Module):
     """psi = cos(theta - m q) - m q - m,  q = clip(h (|x| - mu)/sigma, -1, 1)  (Kim et al. 2022).
 
     mu and sigma are running means over batches (weight t_alpha for the new one) of the norm and of its
-    standard deviation; q carries no gradient. The shifted angle stops at 0; past pi it goes on as
-    ArcFace does, where the paper's code has a zero gradient.
+    standard deviation, |x| being held inside [0.001, 100]; q carries no gradient. The shifted angle stops
+    at 0; past pi it goes on as ArcFace does, where the paper's code has a zero gradient.
 
     >>> AdaFace().eval()(torch.tensor([0.5]), norm=torch.tensor([20.0]), y=torch.tensor([0]))
     tensor([0.1000])
@@ -212,22 +227,24 @@ class AdaFace(nn.Module):
         self.m = number_in("m", m, 0.0, math.pi)
         self.h = number_in("h", h, 0.0, 100.0)
         self.t_alpha = number_in("t_alpha", t_alpha, 0.0, 1.0, why="It is the weight of the new batch.")
-        self.register_buffer("mean", torch.tensor(20.0))  # the starting values of the authors' code
-        self.register_buffer("std", torch.tensor(100.0))
+        # Starting values of the authors' code; float32 whatever the default type is.
+        self.register_buffer("mean", torch.tensor(20.0, dtype=torch.float32))
+        self.register_buffer("std", torch.tensor(100.0, dtype=torch.float32))
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         norm = clip(norm.detach(), 0.001, 100.0)
         if self.training:
-            self.follow(norm)
+            self.observe(norm)
         q = clip(self.h * (norm - self.mean) / (self.std + 0.001), -1.0, 1.0).to(cos_y.dtype)
-        return shifted(cos_y, -self.m * q) - self.m * q - self.m
+        back = turned(cos_y, -self.m * q).masked_fill(cos_y > (self.m * q).cos(), 1.0)  # the angle stops at 0
+        return torch.where(q > 0.0, back, shifted(cos_y, -self.m * q)) - self.m * q - self.m
 
-    def follow(self, norm: PerSample) -> None:
+    def observe(self, norm: PerSample) -> None:
         """Moves mu and sigma towards this batch; one sample has no spread, so it moves mu alone."""
         if len(norm) > 0:
-            self.mean.lerp_(norm.mean().to(self.mean.dtype), self.t_alpha)
+            follow(self.mean, norm.mean(), self.t_alpha)
         if len(norm) > 1:
-            self.std.lerp_(norm.std().to(self.std.dtype), self.t_alpha)
+            follow(self.std, norm.std(), self.t_alpha)
 
 
 class MagFace(nn.Module):
@@ -288,7 +305,7 @@ class ElasticArcFace(nn.Module):
         super().__init__()
         self.m = number_in("m", m, 0.0, math.pi)
         self.std = number_in("std", std, 0.0, math.pi)
-        self.plus = plus
+        self.plus = flag("plus", plus)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         m = self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=math.pi)
@@ -311,7 +328,7 @@ class ElasticCosFace(nn.Module):
         super().__init__()
         self.m = number_in("m", m, 0.0, 2.0)
         self.std = number_in("std", std, 0.0, 2.0)
-        self.plus = plus
+        self.plus = flag("plus", plus)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y - (self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=2.0))
@@ -349,8 +366,8 @@ class CurricularFace(nn.Module):
         super().__init__()
         self.m = number_in("m", m, 0.0, math.pi)
         self.t_alpha = number_in("t_alpha", t_alpha, 0.0, 1.0, why="It is the weight of the new batch.")
-        self.curriculum = curriculum
-        self.register_buffer("t", torch.tensor(0.0))
+        self.curriculum = flag("curriculum", curriculum)
+        self.register_buffer("t", torch.tensor(0.0, dtype=torch.float32))
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return shifted(cos_y, self.m)
@@ -360,7 +377,7 @@ class CurricularFace(nn.Module):
         if not self.curriculum:
             return None
         if self.training and len(cos_y) > 0:
-            self.t.lerp_(cos_y.mean().to(self.t.dtype), self.t_alpha)
+            follow(self.t, cos_y.mean(), self.t_alpha)
         return Others("curricular", self(cos_y, norm=norm, y=y), self.t.to(cos_y.dtype, copy=True))
 
 
@@ -386,7 +403,7 @@ class MVSoftmax(nn.Module):
         self.m = number_in("m", m, 0.0, 2.0)
         self.t = number_in("t", t, 1.0, 10.0, why="Above 1 it makes hard classes count more.")
         self.base = one_of("base", base, ("cosface", "arcface"))
-        self.adaptive = adaptive
+        self.adaptive = flag("adaptive", adaptive)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return cos_y - self.m if self.base == "cosface" else shifted(cos_y, self.m)
@@ -399,7 +416,7 @@ class MVSoftmax(nn.Module):
 
 
 class NoiseFilter(nn.Module):
-    """psi of any margin; other classes with cos_j > above do not count at all  (An et al. 2022).
+    """psi of another margin; other classes with cos_j > above do not count at all  (An et al. 2022).
 
     A class so close to a sample of another class is likely the same person under a second label.
     (insightface sets such a logit to 0, which still counts; here it is left out.)
@@ -455,16 +472,19 @@ MARGINS: dict[str, Any] = {
 # ---------------------------------------------------------------------------------- building margins
 
 
-def margin_from(margin: nn.Module | type[nn.Module] | str, **parameters: object) -> nn.Module:
-    """A margin module, from a name of MARGINS with its parameters, a class, or a ready object.
+def margin_from(margin: nn.Module | type[nn.Module] | str, /, **parameters: object) -> nn.Module:
+    """A margin module, from "arcface", "arcface:m=0.3", a class, or a ready object.
 
-    >>> margin_from("arcface", m=0.3).m
-    0.3
+    >>> margin_from("arcface", m=0.3), margin_from("cosface:m=0.2")
+    (ArcFace(m=0.3, continuation='smooth'), CosFace(m=0.2))
     """
     if isinstance(margin, str):
-        if margin not in MARGINS:
-            raise unknown("margin", margin, MARGINS)
-        margin = MARGINS[margin]
+        name, given = parsed(margin)
+        if name.startswith("softmax"):
+            raise ArcwiseError(
+                f"{name} is a head without margin: take LinearHead, or head_from({name!r}, dim, classes)."
+            )
+        margin, parameters = MARGINS[one_of("margin", name, MARGINS)], {**given, **parameters}
     if isinstance(margin, nn.Module):
         if parameters:
             raise ArcwiseError(f"{type(margin).__name__} is already built: give it {', '.join(parameters)} there.")
@@ -472,10 +492,44 @@ def margin_from(margin: nn.Module | type[nn.Module] | str, **parameters: object)
     if not (isinstance(margin, type) and issubclass(margin, nn.Module)):
         raise ArcwiseError(f"margin must be a name or an nn.Module with forward(cos_y, *, norm, y), got {margin!r}.")
     choices = inspect.signature(margin).parameters
-    for name in parameters:
+    for name, value in parameters.items():
+        if name in ("s", "k"):
+            raise ArcwiseError(f"{name} belongs to the head, not to the margin: pass Head(..., {name}={value}).")
         if name not in choices:
             raise unknown(f"parameter of {margin.__name__}", name, choices)
     return margin(**parameters)
+
+
+def parsed(text: str) -> tuple[str, dict[str, object]]:
+    """The name and the parameters of "name:key=value,key=value".
+
+    >>> parsed("arcface:m=0.3,continuation=paper")
+    ('arcface', {'m': 0.3, 'continuation': 'paper'})
+    """
+    name, _, rest = text.strip().partition(":")
+    parameters: dict[str, object] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (key and equals and value) or key in parameters:
+            raise ArcwiseError(f"cannot read {part!r} in {text!r}: write name:key=value,key=value, each key once.")
+        parameters[key] = value_of(value)
+    return name.strip().lower(), parameters
+
+
+def value_of(text: str) -> object:
+    """A bool, a whole number, a number, or the text itself.
+
+    >>> value_of("true"), value_of("3"), value_of("0.5"), value_of("paper")
+    (True, 3, 0.5, 'paper')
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def margins_from_counts(
@@ -501,18 +555,16 @@ def margins_from_counts(
     return (low + (high - low) * share).to(torch.float32)
 
 
-def set_margin(module: nn.Module, m: float | Sequence[float] | Tensor, *, high: float) -> None:
-    """Stores m as a number, or as a buffer with one margin per class that moves with the module."""
-    if isinstance(m, (int, float)):
-        module.m = number_in("m", m, 0.0, high, why="It is one number, or one per class.")  # pyright: ignore
-        return
-    margins = numbers(m)
-    if margins is None or not bool(((margins >= 0) & (margins <= high)).all()):
-        raise ArcwiseError(
-            f"m must be one number or a list of one per class, all from 0 to {high:g}. "
-            "margins_from_counts makes such a list."
-        )
-    module.register_buffer("m", margins.to(torch.float32))
+def one_or_per_class(m: float | Sequence[float] | Tensor, *, high: float) -> float | nn.Buffer:
+    """m as a number, or as a buffer of one margin per class, which moves with its module."""
+    if isinstance(m, Tensor) and m.ndim == 0:
+        m = m.item()
+    margins = None if isinstance(m, (Real, str)) else numbers(m)
+    if margins is None:
+        return number_in("m", m, 0.0, high, why="Or give one per class, as margins_from_counts makes them.")
+    if not bool(((margins >= 0) & (margins <= high * (1 + 1e-6))).all()):
+        raise ArcwiseError(f"m must hold numbers from 0 to {high:g}, got {margins.min():g} to {margins.max():g}.")
+    return nn.Buffer(margins.to(torch.float32))
 
 
 def numbers(values: object) -> Float[Tensor, " c"] | None:
@@ -527,10 +579,3 @@ def numbers(values: object) -> Float[Tensor, " c"] | None:
 def of_class(m: float | Tensor, y: Labels) -> float | PerSample:
     """m itself, or the entry of each sample's class."""
     return m.index_select(0, y) if isinstance(m, Tensor) else m
-
-
-def one_of(name: str, value: Choice, choices: tuple[Choice, ...]) -> Choice:
-    """`value` when it is among the choices, or an error that lists them."""
-    if value not in choices:
-        raise unknown(name, value, choices)
-    return value

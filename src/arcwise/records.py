@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
+import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +49,16 @@ class MarginPortrait:
 def write(path: Path, content: str | bytes) -> Path:
     """The path, once the whole content is under it: written beside it first, then renamed.
 
+    >>> import tempfile
     >>> write(Path(tempfile.mkdtemp()) / "a.txt", "whole or not at all").read_text()
     'whole or not at all'
     """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+        return beside.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise ArcwiseError(f"cannot write {path}: {error.strerror}. Choose another folder.") from error
-    return path

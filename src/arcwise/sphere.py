@@ -22,6 +22,9 @@ TINY = 1e-12
 EMPTY = -1e30
 
 
+Mode = Literal["curricular", "mv", "mv-fixed", "filter"]
+
+
 class Others(NamedTuple):
     """How cosines to the other classes count, where they exceed a number per sample.
 
@@ -29,7 +32,7 @@ class Others(NamedTuple):
     "curricular" cos (t + cos), "mv" t cos + t - 1, "mv-fixed" cos + t - 1, "filter" not at all.
     """
 
-    mode: Literal["curricular", "mv", "mv-fixed", "filter"]
+    mode: Mode
     above: Float[Tensor, " b"]
     t: float | Float[Tensor, ""] = 1.0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from arcwise.cli.margins import page_text
 from arcwise.margins import MARGINS
+from arcwise.report.margins_page import page_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,10 +56,14 @@ def test_advise_speaks_json():
         (["advize"], 2, 'Did you mean "advise"'),
         (["advise", "--classes", "ten", "--dim", "2"], 2, "--classes"),
         (["advise", "--dim", "2"], 2, "--classes"),
+        (["advise", "--classes", "2.5", "--dim", "2"], 2, "2.5"),
+        (["advise", "--classes", "1" + "0" * 200, "--dim", "2"], 1, "at most"),
+        (["margins", "--json", "--page", "p.md"], 1, "give one of them"),
         (["advise", "--classes", "3", "--dim", "2", "--colour", "red"], 2, "--colour"),
         (["advise", "--classes", "0", "--dim", "2"], 1, "classes must be a whole number of at least 1"),
         (["advise", "--classes", "3", "--dim", "-2"], 1, "dim must be"),
         (["advise", "--classes", "3", "--dim", "2", "--per-class", "1", "2"], 1, "per_class must be"),
+        (["advise", "--classes", "3", "--dim", "2", "--per-class", "-1"], 1, "per_class must be"),
         (["margins", "--page", "page.pdf"], 1, "--page page.md"),
         (["margins", "--page", "/proc/none/page.md"], 1, "cannot write"),
     ],

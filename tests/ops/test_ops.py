@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from arcwise import ops
 from arcwise.errors import ArcwiseError
-from arcwise.ops import own_cosine, split_lse
+from arcwise.ops import bytes_per_class, own_cosine, split_lse
 from arcwise.sphere import Others
 
 
@@ -19,10 +19,6 @@ def problem(b, d, c, k):
     x = torch.randn(b, d, dtype=torch.float64, requires_grad=True)
     w = torch.randn(c, k, d, dtype=torch.float64, requires_grad=True)
     return x, w, torch.randint(c, (b,))
-
-
-def memory_for(classes, b, d, k):
-    return 8 * k * (5 * b + 2 * d) * classes
 
 
 @settings(max_examples=60)
@@ -36,7 +32,7 @@ def test_chunked_equals_eager_for_any_size_block_and_mode(b, d, c, k, block, mod
     others = None if mode is None else Others(mode, torch.rand(b, dtype=torch.float64) - 0.5, 1.2)
     results = []
     for engine in ("eager", "chunked"):
-        out = split_lse(x, w, y, 8.0, others=others, engine=engine, memory=memory_for(block, b, d, k))
+        out = split_lse(x, w, y, 8.0, others=others, engine=engine, memory=block * bytes_per_class(x, k))
         dx, dw = torch.autograd.grad((out.lse.clamp(min=-100.0) * 0.7 + out.cos_y * 1.3).sum(), (x, w))
         results.append((out.lse, out.cos_y, out.cos_other, dx, dw))
     for plain, blocked in zip(*results, strict=True):
@@ -92,7 +88,7 @@ def test_chunked_keeps_nothing_of_size_b_times_c_and_makes_nothing_beyond_its_bl
         torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t),
         Largest() as seen,
     ):
-        out = split_lse(x, w, y, 16.0, engine="chunked", memory=4 * (5 * b + 2 * d) * 100)
+        out = split_lse(x, w, y, 16.0, engine="chunked", memory=100 * bytes_per_class(x, 1))
         (out.lse + out.cos_y).sum().backward()
     assert max(saved) == c * d
     assert seen.numel <= max(b * 100, c * d)

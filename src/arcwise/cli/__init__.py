@@ -1,4 +1,4 @@
-"""Returns an exit code: 0 done, 1 our message, 2 usage. One file per verb; each verb imports what it needs."""
+"""The command line, one file per verb; exit code 0 done, 1 our message, 2 usage. Each verb imports what it needs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def main(tokens: list[str] | None = None) -> None:
 
 def code_of(tokens: list[str]) -> int:
     """The exit code of one command line; messages for the person go to stderr, without a traceback."""
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         app(tokens, exit_on_error=False, print_error=True)
     except CycloptsError:
-        print("Try: arcwise --help", file=sys.stderr)
+        verb = f" {tokens[0]}" if tokens and tokens[0] in ("advise", "margins") else ""
+        print(f"Try: arcwise{verb} --help", file=sys.stderr)
         return 2
     except ArcwiseError as error:
         print(f"arcwise: {error}", file=sys.stderr)

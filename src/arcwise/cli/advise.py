@@ -1,14 +1,26 @@
-"""Returns nothing: `arcwise advise` prints advice on s and m."""
+"""`arcwise advise`: prints advice on s and m."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter, Token
 
 from arcwise.advise import advise
 
 
-def run(*, classes: int, dim: int, per_class: list[int] | None = None, json_: bool = False) -> None:
+def whole(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number; 2.5 is none."""
+    return int(tokens[0].value)
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
+
+
+def run(*, classes: Whole, dim: Whole, per_class: list[Whole] | None = None, json_: bool = False) -> None:
     """Suggest a scale s and a margin m, with the reasons.
 
     Parameters
@@ -28,4 +40,7 @@ def run(*, classes: int, dim: int, per_class: list[int] | None = None, json_: bo
         print(json.dumps(dataclasses.asdict(advice)))
         return
     print(advice)
+    if advice.best_angle == 0.0:
+        print(f"\nNext: arcwise advise --classes {classes} --dim 2")
+        return
     print(f'\nNext: head = arcwise.Head({dim}, {classes}, margin="arcface:m={advice.m:.3g}", s={advice.s:.3g})')

@@ -1,15 +1,14 @@
-"""Returns nothing: `arcwise margins` lists the margins, or writes their illustrated page."""
+"""`arcwise margins`: lists the margins, or writes their illustrated page."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from pathlib import Path
 
 from arcwise.errors import ArcwiseError
 from arcwise.margins import MARGINS
-from arcwise.records import write
+from arcwise.report.margins_page import row, write_page
 
 
 def run(*, page: Path | None = None, json_: bool = False) -> None:
@@ -22,83 +21,15 @@ def run(*, page: Path | None = None, json_: bool = False) -> None:
     json_
         Print the list for a machine.
     """
-    if json_:
+    if page is not None and json_:
+        raise ArcwiseError("--page and --json are two answers: give one of them.")
+    if page is not None:
+        for written in write_page(page):
+            print(f"wrote {written}", file=sys.stderr)
+        print(f"{page}\n\nNext: open it, or arcwise advise --classes 1000 --dim 512")
+    elif json_:
         print(json.dumps([row(name) for name in MARGINS], ensure_ascii=False))
-    elif page is None:
+    else:
         for entry in map(row, MARGINS):
             print(f"{entry['name']:16} ψ = {entry['formula']}\n{'':16} {entry['defaults']}  ({entry['paper']})")
         print('\nNext: head = arcwise.Head(512, 1000, margin="arcface", s=64.0), or arcwise margins --page margins.md')
-    else:
-        write_page(page)
-        print(f"{page}\n\nNext: open it, or arcwise advise --classes 1000 --dim 512")
-
-
-def row(name: str) -> dict[str, str]:
-    """One margin in words."""
-    kind = MARGINS[name]
-    defaults = ", ".join(
-        f"{p.name}={p.default!r}" for p in inspect.signature(kind).parameters.values() if p.default is not p.empty
-    )
-    neutral = ", ".join(f"{key}={getattr(value, '__name__', value)}" for key, value in kind.neutral.items())
-    return {
-        "name": name,
-        "formula": str(kind.formula),
-        "defaults": defaults or "no parameters",
-        "neutral": neutral or "always",
-        "paper": str(kind.paper),
-    }
-
-
-def write_page(path: Path) -> None:
-    """The Markdown page, with one figure per margin in a folder beside it."""
-    try:
-        from arcwise.figures import image, margin_portrait
-    except ImportError as error:  # pragma: no cover
-        raise ArcwiseError('figures need matplotlib: pip install "arcwise[figures]"') from error
-    from arcwise.curves import portrait
-
-    if path.suffix != ".md":
-        raise ArcwiseError(f"--page must name a Markdown file, got {path}. Try: --page {path.stem or 'margins'}.md")
-    for name in MARGINS:
-        print(f"drawing {name}", file=sys.stderr)
-        write(path.with_suffix("") / f"{name}.png", image(margin_portrait.draw(portrait(name))))
-    write(path, page_text(path.stem))
-
-
-def page_text(folder: str) -> str:
-    """The words of the page."""
-    parts = [INTRODUCTION]
-    for entry in map(row, MARGINS):
-        kind = MARGINS[entry["name"]]
-        rest = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[1:]
-        prose = next((p for p in rest if not p.startswith(">>>")), "")
-        parts.append(
-            f"## {kind.__name__}\n\n"
-            f'`margin="{entry["name"]}"`, defaults `{entry["defaults"]}`. {entry["paper"]}.\n\n'
-            f"$\\psi$ = {entry['formula']}\n\n"
-            + (f"{prose}\n\n" if prose else "")
-            + f"NormFace at: {entry['neutral']}.\n\n"
-            f"![{kind.__name__}: psi, its slope and the boundary between two classes]({folder}/{entry['name']}.png)\n"
-        )
-    return "\n".join(parts)
-
-
-INTRODUCTION = """# The margins
-
-This page and its figures are written by `arcwise margins --page docs/margins.md`.
-
-A margin changes one number per sample, the logit of its own class: from s cos θ to s ψ(θ). Every ψ here is
-continuous over all angles, never rises with the angle and never exceeds the cosine, and its gradient is
-exact and finite, at θ = 0 and θ = π too.
-
-How to read the panels:
-
-- **own logit ψ(θ)**: what the loss is told instead of the cosine (grey). The further below the cosine, the
-  closer to its centre a sample must come for the same loss.
-- **its slope dψ/dθ**: how hard a sample at that angle is pulled. Where it touches zero, nothing pulls.
-- **what another class counts** (where the margin changes that): its cosine (grey) after the reshaping.
-- **where the margin is met**: the plane of the angles to two centres. In the coloured regions a sample of that
-  class beats the other with the margin; the white band between them is the margin. The dotted diagonal is
-  the boundary that counts at test time, without margin. The solid line and the colours are the papers'
-  default, dashed lines other settings.
-"""

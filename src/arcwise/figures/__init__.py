@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
 
 STYLE: dict[Any, Any] = {
-    "figure.dpi": 100, "savefig.dpi": 150, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
+    "figure.dpi": 100, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
     "legend.fontsize": 10.5, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 2.2,
     "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False,
 }  # fmt: skip
@@ -24,6 +24,6 @@ def image(figure: Figure, kind: str = "png") -> bytes:
     import matplotlib.pyplot as plt
 
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata={"Software": None} if kind == "png" else {"Date": None})
+    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else {"Date": None})
     plt.close(figure)
     return buffer.getvalue()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arcwise.figures import COLOURS, STYLE
-from arcwise.records import MarginPortrait
+from arcwise.records import MarginCurve, MarginPortrait
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TICKS = (0, 45, 90, 135, 180)
+OWN, OTHER = COLOURS[0], COLOURS[4]
 
 
 def draw(portrait: MarginPortrait) -> Figure:
@@ -31,66 +33,75 @@ def draw(portrait: MarginPortrait) -> Figure:
     return figure
 
 
-def lines(portrait: MarginPortrait):
-    """Each curve with the colour and the line that it keeps in all panels."""
+def lines(portrait: MarginPortrait) -> Iterator[tuple[MarginCurve, str, str]]:
+    """Each curve with the colour and the line that it keeps in all panels: the main one blue and solid."""
+    rest = iter(COLOURS[1:4])
     for i, curve in enumerate(portrait.curves):
-        yield curve, COLOURS[i], "-" if i == portrait.main or len(portrait.curves) == 1 else "--"
+        yield (curve, COLOURS[0], "-") if i == portrait.main else (curve, next(rest), "--")
+
+
+def draw_lines(axes: Axes, portrait: MarginPortrait, values: Callable[[MarginCurve], np.ndarray], grey: np.ndarray):
+    """One line per setting over a grey reference; a single one where all settings agree. Jumps stay open."""
+    degrees = np.degrees(portrait.theta)
+    axes.plot(degrees, grey, color="0.65", linewidth=1.5, label="cos θ")
+    first = values(portrait.curves[0])
+    agree = all(np.array_equal(first, values(curve), equal_nan=True) for curve in portrait.curves)
+    for curve, colour, line in lines(portrait):
+        label = curve.label or "ψ"
+        if agree and len(portrait.curves) > 1:
+            colour, line, label = COLOURS[0], "-", "all settings"
+        axes.plot(degrees, opened(values(curve)), line, color=colour, label=label)
+        if agree:
+            break
+    axes.set(xticks=TICKS, xlim=(0, 180))
+    axes.xaxis.set_major_formatter("{x:.0f}°")
+
+
+def opened(values: np.ndarray) -> np.ndarray:
+    """The values with a gap where they jump, so that no vertical line is drawn."""
+    jumps = np.flatnonzero(np.abs(np.diff(values)) > 0.1)
+    return np.where(np.isin(np.arange(len(values)), jumps), np.nan, values)
 
 
 def draw_psi(axes: Axes, portrait: MarginPortrait) -> None:
     """psi against theta, with cos(theta) behind it."""
-    degrees = np.degrees(portrait.theta)
-    axes.plot(degrees, np.cos(portrait.theta), color="0.65", linewidth=1.5, label="cos θ")
-    for curve, colour, line in lines(portrait):
-        axes.plot(degrees, curve.psi, line, color=colour, label=curve.label or "ψ")
-    axes.set(title="own logit  ψ(θ)", xlabel="angle θ to the own centre", xticks=TICKS)
-    label_degrees(axes)
+    draw_lines(axes, portrait, lambda curve: curve.psi, np.cos(portrait.theta))
+    axes.set(title="ψ(θ), the own logit / s", xlabel="angle θ to the own centre")
     axes.legend(loc="lower left")
 
 
 def draw_slope(axes: Axes, portrait: MarginPortrait) -> None:
     """d psi/d theta: how hard a sample is pulled towards its centre."""
-    degrees = np.degrees(portrait.theta)
-    axes.plot(degrees, -np.sin(portrait.theta), color="0.65", linewidth=1.5)
-    for curve, colour, line in lines(portrait):
-        axes.plot(degrees, curve.slope, line, color=colour)
+    draw_lines(axes, portrait, lambda curve: curve.slope, -np.sin(portrait.theta))
     axes.axhline(0.0, color="0.3", linewidth=0.8)
-    axes.set(title="its slope  dψ/dθ", xlabel="angle θ to the own centre", xticks=TICKS)
-    label_degrees(axes)
+    axes.set(title="its slope  dψ/dθ", xlabel="angle θ to the own centre")
+
+
+def draw_other(axes: Axes, portrait: MarginPortrait) -> None:
+    """How another class counts, for a sample 45 degrees from its own centre."""
+    cos = np.cos(portrait.theta)
+    draw_lines(axes, portrait, lambda curve: cos if curve.other is None else curve.other, cos)
+    axes.set(title="how another class counts", xlabel="angle to the other centre (own at 45°)")
+    axes.legend(loc="lower left")
 
 
 def draw_boundary(axes: Axes, portrait: MarginPortrait) -> None:
     """Where a sample of class 1, or of class 2, has met its margin; between the two is the margin."""
     degrees = np.degrees(portrait.theta)
-    main = portrait.curves[portrait.main]
-    for lead, colour in ((main.lead.T, COLOURS[0]), (main.lead, COLOURS[4])):
+    main = portrait.curves[portrait.main].lead
+    ignored = np.isnan(main.T) & ~(main > 0) | np.isnan(main) & ~(main.T > 0)
+    if ignored.any():
+        axes.contourf(degrees, degrees, ignored.astype(float), levels=[0.5, 1.5], colors=["0.88"])
+        axes.text(30, 25, "other class\nignored", color="0.35", ha="center", va="center")
+    for lead, colour in ((main.T, OWN), (main, OTHER)):
         axes.contourf(degrees, degrees, lead, levels=[0.0, np.inf], colors=[colour], alpha=0.18)
     for curve, colour, line in lines(portrait):
         for lead in (curve.lead.T, curve.lead):
             axes.contour(degrees, degrees, lead, levels=[0.0], colors=[colour], linestyles=[line], linewidths=1.8)
     axes.plot([0, 180], [0, 180], color="0.35", linewidth=1.0, linestyle=":")
-    axes.text(24, 167, "class 1", color=COLOURS[0], ha="center", va="center", fontsize=13, fontweight="bold")
-    axes.text(153, 12, "class 2", color=COLOURS[4], ha="center", va="center", fontsize=13, fontweight="bold")
-    axes.set(
-        title="where the margin is met", xlabel="angle to centre 1", ylabel="angle to centre 2",
-        xticks=TICKS, yticks=TICKS, aspect="equal",
-    )  # fmt: skip
-    label_degrees(axes)
-    axes.yaxis.set_major_formatter("{x:.0f}°")
-
-
-def draw_other(axes: Axes, portrait: MarginPortrait) -> None:
-    """What another class counts, for a sample 45 degrees from its own centre."""
-    degrees = np.degrees(portrait.theta)
-    axes.plot(degrees, np.cos(portrait.theta), color="0.65", linewidth=1.5)
-    for curve, colour, line in lines(portrait):
-        values = np.cos(portrait.theta) if curve.other is None else curve.other
-        axes.plot(degrees, values, line, color=colour)
-    axes.set(title="what another class counts", xlabel="angle to the other centre (own at 45°)", xticks=TICKS)
-    label_degrees(axes)
-
-
-def label_degrees(axes: Axes) -> None:
-    """Degrees along the horizontal axis."""
-    axes.set_xlim(0, 180)
+    axes.text(24, 167, "class 1", color=OWN, ha="center", va="center", fontsize=13, fontweight="bold")
+    axes.text(153, 12, "class 2", color=OTHER, ha="center", va="center", fontsize=13, fontweight="bold")
+    axes.set(title="where the margin is met", xlabel="angle to centre 1", ylabel="angle to centre 2")
+    axes.set(xticks=TICKS, yticks=TICKS, xlim=(0, 180), ylim=(0, 180), aspect="equal")
     axes.xaxis.set_major_formatter("{x:.0f}°")
+    axes.yaxis.set_major_formatter("{x:.0f}°")

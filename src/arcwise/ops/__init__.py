@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from arcwise.errors import unknown
+from arcwise.errors import ArcwiseError, count_at_least, one_of
 from arcwise.ops.eager import chunked, eager
 from arcwise.sphere import Others, nearest_centre, normalise
 
@@ -56,38 +57,42 @@ def split_lse(
     """log sum_{j != y} exp(s f(cos_ij)), the own cosine, and the largest other cosine.
 
     x (b, d) and w, (c, d) or (c, k, d) with sub-centres, are taken as they are and normalised here.
-    The arithmetic is x's dtype; w may be narrower. `memory` bounds, in bytes, what `chunked` uses
-    beyond its inputs, its outputs and their gradients.
+    The arithmetic is x's, float32 or float64; w may be narrower. Labels must lie in [0, c): heads see to that.
+    `memory` bounds, in bytes, what `chunked` uses beyond its inputs, its outputs and their gradients;
+    a block holds one class at least.
 
     >>> import torch
     >>> out = split_lse(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), s=4.0)
     >>> out.lse, out.cos_y, out.cos_other
     (tensor([0.]), tensor([1.]), tensor([0.]))
     """
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
+    one_of("engine", engine, ENGINES)
+    if x.dtype not in (torch.float32, torch.float64) or x.shape[1] != w.shape[-1]:
+        raise ArcwiseError(
+            f"x must be float32 or float64 and as wide as w, got {x.dtype} {tuple(x.shape)} for w {tuple(w.shape)}."
+        )
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     on_cpu = x.device.type == "cpu"
     if engine == "auto":
         engine = "chunked" if b * c * k >= (CHUNKED_FROM_CPU if on_cpu else CHUNKED_FROM_GPU) else "eager"
-    unit, w = normalise(x), w.reshape(c, k, x.shape[1])
+    w = w.reshape(c, k, x.shape[1])
     if engine == "eager":
-        return SplitLSE(*eager(unit, w, y, s, others))
-    memory = memory or (MEMORY_CPU if on_cpu else MEMORY_GPU)
-    return SplitLSE(*chunked(unit, w, y, s, others, block_size(x, k, memory)))
+        return SplitLSE(*eager(x, w, y, s, others))
+    if memory is None:
+        memory = MEMORY_CPU if on_cpu else MEMORY_GPU
+    size = max(1, count_at_least("memory", memory, 1) // bytes_per_class(x, k))
+    return SplitLSE(*chunked(normalise(x), w, y, s, others, size))
 
 
-def block_size(x: Float[Tensor, "b d"], k: int, memory: int) -> int:
-    """How many classes a block holds, so that `chunked` stays inside `memory` bytes (one class at least).
-
-    Alive at once are at most five arrays of b x block x k and two of block x k x d.
+def bytes_per_class(x: Float[Tensor, "b d"], k: int) -> int:
+    """What one class of a block costs: alive at once are at most five arrays of b x k and two of k x d for it.
 
     >>> import torch
-    >>> block_size(torch.zeros(256, 512), 1, MEMORY_CPU)
+    >>> MEMORY_CPU // bytes_per_class(torch.zeros(256, 512), k=1)
     3640
     """
     b, d = x.shape
-    return max(1, memory // (x.element_size() * k * (5 * b + 2 * d)))
+    return x.element_size() * k * (5 * b + 2 * d)
 
 
 def own_cosine(x: Float[Tensor, "b d"], w: Float[Tensor, "c *k d"], y: Int[Tensor, " b"]) -> Float[Tensor, " b"]:

@@ -6,12 +6,14 @@ over them twice, block by block, and keeps nothing of size b x c.
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.autograd.function import once_differentiable
+from typing import get_args
 
-from arcwise.sphere import EMPTY, Others, blocks, cosines, inverse_length, length
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from arcwise.errors import ArcwiseError, unknown
+from arcwise.sphere import EMPTY, Mode, Others, blocks, cosines, inverse_length, length
 
 Triple = tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"]]
 
@@ -40,6 +42,7 @@ def reshaped(cos: Float[Tensor, "b c"], others: Others | None) -> Float[Tensor, 
             return torch.where(hard, cos + (others.t - 1.0), cos)
         case "filter":
             return cos.masked_fill(hard, EMPTY)
+    raise unknown("mode", others.mode, get_args(Mode))
 
 
 def slope(cos: Float[Tensor, "b c"], others: Others) -> Float[Tensor, "b c"]:
@@ -54,6 +57,7 @@ def slope(cos: Float[Tensor, "b c"], others: Others) -> Float[Tensor, "b c"]:
             return torch.ones_like(cos)
         case "filter":
             return easy.to(cos.dtype)
+    raise unknown("mode", others.mode, get_args(Mode))
 
 
 def chunked(
@@ -79,10 +83,9 @@ class Chunked(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, y, s, others, size):
         inverse = w.new_empty(w.shape[:2], dtype=x.dtype)  # 1/|w|, (c, k)
-        best = x.new_full((len(x),), EMPTY)
+        cos_y = x.new_full((len(x),), torch.nan)  # what a label out of range keeps
+        best, total = x.new_full((len(x),), EMPTY), x.new_zeros(len(x))
         top = x.new_full((len(x),), -torch.inf)
-        total = x.new_zeros(len(x))
-        cos_y = x.new_full((len(x),), EMPTY)
         for block in blocks(len(w), size):
             rows = w[block].to(x.dtype)
             inverse[block] = inverse_length(length(rows))
@@ -92,10 +95,7 @@ class Chunked(torch.autograd.Function):
             cos_y = torch.where(inside, own, cos_y.unsqueeze(1)).squeeze(1)
             cos.scatter_(1, column, own.masked_fill(inside, EMPTY))
             best = torch.maximum(best, cos.amax(1))
-            z = reshaped(cos, others).mul_(s)
-            higher = torch.maximum(top, z.amax(1))
-            total = total * (top - higher).exp_() + z.sub_(higher.unsqueeze(1)).exp_().sum(1)
-            top = higher
+            top, total = absorbed(top, total, reshaped(cos, others).mul_(s))  # cos is used up here
         lse = top + total.log()
         ctx.save_for_backward(x, w, y, inverse, lse)
         ctx.s, ctx.others, ctx.size = s, others, size  # others carries no gradient
@@ -103,64 +103,90 @@ class Chunked(torch.autograd.Function):
         return lse, cos_y, best
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, w, y, inverse, lse = ctx.saved_tensors
-        d_x = torch.zeros_like(x)
-        d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if ctx.needs_input_grad[1] else None
-        weight = (ctx.s * d_lse).unsqueeze(1)
-        for block in blocks(len(w), ctx.size):
-            rows = w[block].to(x.dtype)
-            cos, centre = block_cosines(x, rows, inverse[block])
-            g = (ctx.s * reshaped(cos, ctx.others)).sub_(lse.unsqueeze(1)).exp_().mul_(weight)
-            if ctx.others is not None:
-                g.mul_(slope(cos, ctx.others))
-            inside, column = place(y, block)
-            g.scatter_(1, column, torch.where(inside, d_cos.unsqueeze(1), g.gather(1, column)))
-            block_gradient(x, rows, inverse[block], cos, g, centre, d_x, None if d_w is None else d_w[block])
+        d_x, d_w = ChunkedGradient.apply(x, w, d_lse, d_cos, (y, inverse, lse, ctx))  # type: ignore[misc]
         return d_x, d_w, None, None, None, None
+
+
+class ChunkedGradient(torch.autograd.Function):
+    """The second pass. A function of its own, so that a gradient of this gradient is refused, not silently wrong."""
+
+    @staticmethod
+    def forward(ctx, x, w, d_lse, d_cos, first_pass):
+        y, inverse, lse, first = first_pass
+        d_x = torch.zeros_like(x)
+        d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if first.needs_input_grad[1] else None
+        weight = (first.s * d_lse).unsqueeze(1)
+        with torch.autocast(x.device.type, enabled=False):
+            for block in blocks(len(w), first.size):
+                rows, scale = w[block].to(x.dtype), inverse[block].reshape(-1)
+                cos, centre = block_cosines(x, rows, inverse[block])
+                g = (first.s * reshaped(cos, first.others)).sub_(lse.unsqueeze(1)).exp_().mul_(weight)
+                if first.others is not None:
+                    g.mul_(slope(cos, first.others))
+                inside, column = place(y, block)
+                g.scatter_(1, column, torch.where(inside, d_cos.unsqueeze(1), g.gather(1, column)))
+                radial = to_sub_centres(cos.mul_(g), centre, rows).sum(0) * scale.square()
+                g = to_sub_centres(g, centre, rows).mul_(scale)
+                d_x.addmm_(g, rows.flatten(0, 1))
+                if d_w is not None:
+                    write_gradient(d_w[block], x, rows, g, radial=radial)
+        return d_x, d_w
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise ArcwiseError('engine="chunked" can be differentiated once: take engine="eager" for second derivatives.')
+
+
+def absorbed(
+    top: Float[Tensor, " b"], total: Float[Tensor, " b"], z: Float[Tensor, "b n"]
+) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+    """The running maximum, and the running sum of exp(z - maximum), once z is among them; z is used up."""
+    higher = torch.maximum(top, z.amax(1))
+    return higher, total * (top - higher).exp_() + z.sub_(higher.unsqueeze(1)).exp_().sum(1)
 
 
 def block_cosines(
     x: Float[Tensor, "b d"], rows: Float[Tensor, "n k d"], inverse: Float[Tensor, "n k"]
 ) -> tuple[Float[Tensor, "b n"], Int[Tensor, "b n"] | None]:
     """The cosines to the classes of one block, and which sub-centre gave each (None for k = 1)."""
-    n, k, d = rows.shape
-    cos = (x @ rows.reshape(n * k, d).T).mul_(inverse.reshape(-1))
+    n, k, _ = rows.shape
+    cos = (x @ rows.flatten(0, 1).T).mul_(inverse.reshape(-1))
     if k == 1:
         return cos, None
-    return cos.reshape(len(x), n, k).max(-1)
+    nearest = cos.reshape(len(x), n, k).max(-1)
+    return nearest.values, nearest.indices
 
 
-def place(y: Int[Tensor, " b"], block: slice) -> tuple[Tensor, Int[Tensor, "b 1"]]:
+def place(y: Int[Tensor, " b"], block: slice) -> tuple[Bool[Tensor, "b 1"], Int[Tensor, "b 1"]]:
     """Whether each sample's own class lies in the block, and its column there (any column if not)."""
     inside = (y >= block.start) & (y < block.stop)
     return inside.unsqueeze(1), (y - block.start).clamp(0, block.stop - block.start - 1).unsqueeze(1)
 
 
-def block_gradient(
+def to_sub_centres(
+    values: Float[Tensor, "b n"], centre: Int[Tensor, "b n"] | None, rows: Float[Tensor, "n k d"]
+) -> Float[Tensor, "b n*k"]:
+    """The values of classes, each at the sub-centre that was nearest, 0 at the others."""
+    if centre is None:
+        return values
+    n, k, _ = rows.shape
+    spread = values.new_zeros(len(values), n, k).scatter_(2, centre.unsqueeze(2), values.unsqueeze(2))
+    return spread.reshape(len(values), n * k)
+
+
+def write_gradient(
+    d_rows: Float[Tensor, "n k d"],
     x: Float[Tensor, "b d"],
     rows: Float[Tensor, "n k d"],
-    inverse: Float[Tensor, "n k"],
-    cos: Float[Tensor, "b n"],
-    g: Float[Tensor, "b n"],
-    centre: Int[Tensor, "b n"] | None,
-    d_x: Float[Tensor, "b d"],
-    d_rows: Float[Tensor, "n k d"] | None,
+    g: Float[Tensor, "b n*k"],
+    *,
+    radial: Float[Tensor, " n*k"],
 ) -> None:
-    """Adds the block's part to d_x and writes the gradient of its rows of w, from that of its cosines, g."""
-    n, k, d = rows.shape
-    along = cos.mul_(g)
-    if centre is not None:
-        g, along = (v.new_zeros(len(x), n, k).scatter_(2, centre.unsqueeze(2), v.unsqueeze(2)) for v in (g, along))
-    g = g.reshape(len(x), n * k).mul_(inverse.reshape(-1))
-    rows = rows.reshape(n * k, d)
-    d_x.addmm_(g, rows)
-    if d_rows is None:
-        return
-    radial = along.reshape(len(x), n * k).sum(0).mul_(inverse.reshape(-1).square()).unsqueeze(1)
-    d_rows = d_rows.view(n * k, d)
-    if d_rows.dtype == x.dtype:
-        torch.mm(g.T, x, out=d_rows).addcmul_(rows, radial, value=-1.0)
+    """Writes sum_i g_ij x_i - radial_j w_j into d_rows, without a copy where the types agree."""
+    flat, w = d_rows.view(-1, x.shape[1]), rows.flatten(0, 1)
+    if flat.dtype == x.dtype:
+        torch.mm(g.T, x, out=flat).addcmul_(w, radial.unsqueeze(1), value=-1.0)
     else:
-        d_rows.copy_((g.T @ x).addcmul_(rows, radial, value=-1.0))
+        flat.copy_((g.T @ x).addcmul_(w, radial.unsqueeze(1), value=-1.0))

@@ -1,0 +1,1 @@
+"""Returns pages: what the project has to say, written out as files for a person to read."""
