@@ -117,7 +117,7 @@ def machine() -> str:
 
 
 def verdicts(results: dict[int, dict[str, dict[str, float]]]) -> list[str]:
-    """What is claimed of the chunked engine: at which size, against whom, in what, at most how much, and what came out."""
+    """What is claimed of the chunked engine (size, peer, quantity, at most), each with what came out."""
     claims = (
         (100_000, "plain torch", "seconds", 0.85),
         (100_000, "pytorch-metric-learning", "seconds", 1.0),
