@@ -31,7 +31,7 @@ Labels = Int[Tensor, " b"]
 Continuation = Literal["smooth", "paper"]
 
 
-# ---------------------------------------------------------------- the two moves all margins are made of
+# ---------------------------------------------------------------- the moves all margins are made of
 
 
 def turned(cos: PerSample, m: float | PerSample) -> PerSample:
