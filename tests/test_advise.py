@@ -34,6 +34,15 @@ def test_the_posterior_at_a_centre_is_the_softmax_of_the_best_arrangement():
         theta = torch.arange(classes, dtype=torch.float64) * 2 * math.pi / classes
         for s, expected in ((advice.s, advice.posterior), (advice.s_reaches, 0.9)):
             assert float(torch.softmax(s * theta.cos(), 0)[0]) == pytest.approx(expected, abs=1e-9)
+    cross = advise(8, 4)  # six at right angles, one opposite
+    assert cross.posterior == pytest.approx(1 / (1 + 6 * math.exp(-cross.s) + math.exp(-2 * cross.s)), rel=1e-3)
+    phi = (1 + 5**0.5) / 2
+    corner = torch.tensor([[0, a, b * phi] for a in (1.0, -1.0) for b in (1, -1)], dtype=torch.float64)
+    icosahedron = torch.nn.functional.normalize(torch.cat([corner, corner.roll(1, 1), corner.roll(2, 1)]))
+    cos = icosahedron @ icosahedron[0]
+    twelve = advise(12, 3)
+    assert twelve.posterior == pytest.approx(float(torch.softmax(twelve.s * cos, 0)[0]), rel=0.1)
+    assert float(torch.softmax(twelve.s_reaches * cos, 0)[0]) == pytest.approx(0.9, rel=0.05)
     simplex = advise(10, 512)
     assert simplex.s_reaches == pytest.approx(simplex.s_cosface)
     assert simplex.posterior == pytest.approx(0.9)

@@ -464,13 +464,28 @@ def test_a_bad_label_that_nobody_looked_at_is_nan_and_never_correct(monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["adaface", "curricularface"])
-def test_one_nan_batch_does_not_poison_the_statistics(name, monkeypatch):
+def test_a_bad_batch_that_nobody_looked_at_moves_no_statistics(name, monkeypatch):
     monkeypatch.setattr("arcwise.admit.values_checked", lambda *_: False)
-    head, x, y = arcwise.Head(4, 6, margin=name), torch.randn(9, 4), torch.randint(6, (9,))
-    x[0, 0] = torch.nan
-    assert head(x, y).isnan()
-    assert all(buffer.isfinite().all() for buffer in head.margin.buffers())
+    head, y = arcwise.Head(4, 6, margin=name), torch.randint(6, (9,))
+    before = {key: value.clone() for key, value in head.margin.named_buffers()}
+    for bad in (torch.nan, torch.inf):
+        x = torch.randn(9, 4)
+        x[0, 0] = bad
+        assert head(x, y).isnan()
+    if name == "curricularface":  # a label out of range has no own cosine; AdaFace looks at norms alone
+        assert head(torch.randn(9, 4), y + 99).isnan()
+    assert all(torch.equal(value, before[key]) for key, value in head.margin.named_buffers())
     assert head(torch.randn(9, 4), y).isfinite()
+
+
+def test_reset_parameters_starts_everything_anew():
+    head = arcwise.Head(4, 6, margin="adaface")
+    head(torch.randn(9, 4), torch.randint(6, (9,)))
+    weight = head.weight.clone()
+    head.reset_parameters()
+    assert (float(head.margin.mean), float(head.margin.std)) == (20.0, 100.0)
+    assert not torch.equal(head.weight, weight)
+    assert torch.allclose(head.weight.norm(dim=1), torch.ones(6))
 
 
 def test_score_leaves_every_part_in_the_mode_it_was_in():

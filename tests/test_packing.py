@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from scipy.special import betainc
+from scipy.special import betainc, ive
 
-from arcwise.packing import TAMMES, largest_smallest_angle, log_cap_share, random_smallest_angle
+from arcwise.packing import TAMMES, largest_smallest_angle, log_cap_share, random_smallest_angle, sphere_mean
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,12 @@ def test_chance_agrees_with_simulation(classes, dim):
         smallest.append(math.acos(min(1.0, float(cos.max()))))
     median = sorted(smallest)[200]
     assert random_smallest_angle(classes, dim) == pytest.approx(median, rel=0.2)
+
+
+@pytest.mark.parametrize("s", [0.1, 2.0, 50.0, 1e6])
+def test_the_mean_over_the_sphere_is_a_bessel_function(s):
+    assert sphere_mean(s, 2) == pytest.approx(ive(0, s), rel=2e-3)
+    assert sphere_mean(s, 3) == pytest.approx(-math.expm1(-2 * s) / (2 * s), rel=2e-3)
+    assert sphere_mean(s, 4) == pytest.approx(2 * ive(1, s) / s, rel=2e-3)
+    if s < 100:
+        assert sphere_mean(s / 10, 200) == pytest.approx(sphere_mean(s / 10, 64), rel=0.3)

@@ -72,6 +72,14 @@ BUILD = {
     "mode of second derivative": lambda: second_derivative(),
     "split_lse of half": lambda: arcwise.split_lse(X.half(), torch.randn(10, 8), Y, 4.0),
     "split_lse of another width": lambda: arcwise.split_lse(X, torch.randn(10, 7), Y, 4.0),
+    "split_lse of too few labels": lambda: arcwise.split_lse(X, torch.randn(10, 8), Y[:3], 4.0),
+    "split_lse of a learned s": lambda: arcwise.split_lse(
+        X, torch.randn(10, 8), Y, torch.tensor([4.0], requires_grad=True)
+    ),
+    "split_lse of no classes": lambda: arcwise.split_lse(X, torch.randn(0, 8), Y, 4.0),
+    "s beyond every number": lambda: head(s=10**400),
+    "head from None": lambda: arcwise.head_from(None, 8, 10),
+    "margin a layer": lambda: head(margin=torch.nn.Linear),
     "split_lse memory": lambda: arcwise.split_lse(X, torch.randn(10, 8), Y, 4.0, engine="chunked", memory=-5),
     "paper continuation too wide": lambda: arcwise.margins.ArcFace(3.0, continuation="paper"),
     "whole-number dtype": lambda: head(dtype=torch.int64),

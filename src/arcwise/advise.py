@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from arcwise.errors import ArcwiseError, count_in
-from arcwise.packing import bisect, largest_smallest_angle, random_smallest_angle
+from arcwise.packing import bisect, largest_smallest_angle, random_smallest_angle, sphere_mean
 
 USUAL_S, USUAL_M = 64.0, 0.5
 P = 0.9  # the wanted posterior of CosFace's bound
@@ -18,8 +18,8 @@ P = 0.9  # the wanted posterior of CosFace's bound
 class Advice:
     """What `advise` returns; angles in radians. `print(advice)` is the page for a person.
 
-    `s` and `m` are the suggestions; `s_reaches` is the scale at which a sample at its own centre has
-    posterior 0.9 among centres as well placed as can be, and `posterior` what it has at `s`.
+    `s` and `m` are the suggestions; `s_reaches` is about the scale at which a sample at its own
+    centre has posterior 0.9 among centres as well placed as can be, and `posterior` what it has at `s`.
     """
 
     classes: int
@@ -59,10 +59,10 @@ def advise(classes: int, dim: int, per_class: int | Sequence[int] | None = None)
     best, why = largest_smallest_angle(classes, dim)
     chance = random_smallest_angle(classes, dim)
     s_adacos, s_cosface = adacos_scale(classes), cosface_scale(classes)
-    s, m, s_reaches = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0), reaching_scale(classes, dim, best)
+    s, m, s_reaches = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0), reaching_scale(classes, dim)
     return Advice(
         classes=classes, dim=dim, s=s, m=m, s_adacos=s_adacos, s_cosface=s_cosface,
-        s_reaches=s_reaches, posterior=centre_posterior(s, classes, dim, best),
+        s_reaches=s_reaches, posterior=centre_posterior(s, classes, dim),
         best_angle=best, best_angle_why=why, random_angle=chance,
         room_arcface=best, room_cosface=1.0 - math.cos(best),
         reasons=(scale_reason(s_adacos, s_cosface), margin_reason(best, m), *sample_reasons(samples)),
@@ -83,25 +83,37 @@ def cosface_scale(classes: int) -> float:
     return (classes - 1) / classes * math.log((classes - 1) * P / (1.0 - P)) if classes > 1 else 0.0
 
 
-def centre_posterior(s: float, classes: int, dim: int, best: float) -> float:
-    """The softmax posterior of a sample at its own centre: exact on the circle, elsewhere with all others at `best`."""
-    if classes == 1:
-        return 1.0
+def centre_posterior(s: float, classes: int, dim: int) -> float:
+    """About the softmax posterior of a sample at its own centre, the others as well placed as can be.
+
+    Exact on the circle and for the simplex. Elsewhere the largest of three: well-placed centres sum up smooth
+    functions as the sphere does, sum_j e^{s (cos_j - 1)} = c E[e^{s (cos - 1)}], the own one being 1; at a
+    large s some 2 (d - 1) nearest ones count alone; and no arrangement of the others falls below
+    (c - 1) e^{-s c/(c - 1)}, their cosines averaging to -1/(c - 1).
+    """
+    if classes == 1 or dim == 1:
+        return 1.0 / classes if dim == 1 and classes > 2 else 1.0 / (1.0 + (classes - 1) * math.exp(-2.0 * s))
     if dim == 2 and classes <= 10_000:
-        others = sum(math.exp(s * (math.cos(2.0 * math.pi * j / classes) - 1.0)) for j in range(1, classes))
-    else:
-        others = (classes - 1) * math.exp(-s * 2.0 * math.sin(best / 2.0) ** 2)
+        return 1.0 / sum(math.exp(s * (math.cos(2.0 * math.pi * j / classes) - 1.0)) for j in range(classes))
+    best, _ = largest_smallest_angle(classes, dim)
+    others = max(
+        classes * sphere_mean(s, dim) - 1.0,
+        min(2 * (dim - 1), classes - 1) * math.exp(-s * 2.0 * math.sin(best / 2.0) ** 2),
+        (classes - 1) * math.exp(-s * classes / (classes - 1)),
+    )
     return 1.0 / (1.0 + others)
 
 
-def reaching_scale(classes: int, dim: int, best: float) -> float:
+def reaching_scale(classes: int, dim: int) -> float:
     """The scale at which `centre_posterior` is P; infinite where directions must be shared."""
     if classes == 1:
         return 0.0
-    if best == 0.0:
+    if dim == 1 and classes > 2:
         return math.inf
-    enough = math.log((classes - 1) * P / (1.0 - P)) / (2.0 * math.sin(best / 2.0) ** 2)
-    return bisect(lambda s: centre_posterior(s, classes, dim, best) - P, 0.0, max(enough, 1.0))
+    high = 1.0
+    while centre_posterior(high, classes, dim) < P:
+        high *= 2.0
+    return bisect(lambda s: centre_posterior(s, classes, dim) - P, 0.0, high)
 
 
 def scale_reason(s_adacos: float, s_cosface: float) -> str:
@@ -176,13 +188,13 @@ def room_warning(classes: int, dim: int, best: float) -> str:
 
 def crowded_warning(classes: int, dim: int, best: float, s: float) -> str:
     """Whether neighbours are so close that the suggested scale cannot tell them apart with confidence."""
-    posterior, enough = centre_posterior(s, classes, dim, best), reaching_scale(classes, dim, best)
+    posterior, enough = centre_posterior(s, classes, dim), reaching_scale(classes, dim)
     if posterior > 0.8 or best == 0.0:
         return ""
     return (
-        f"{dim} dimensions are crowded: at s = {s:.3g} a sample right at its centre has posterior {posterior:.2f}, "
-        f"and {P:g} only at s = {enough:.3g}. A small s never stops pulling, which tightens classes; "
-        "a larger one is surer at the borders. Try both."
+        f"{dim} dimensions are crowded: at s = {s:.3g} a sample right at its centre has a posterior of about "
+        f"{posterior:.2g}, and {P:g} only near s = {enough:.2g}. A small s never stops pulling, which tightens "
+        "classes; a larger one is surer at the borders. Try both."
     )
 
 

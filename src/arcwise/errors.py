@@ -39,13 +39,23 @@ def one_of(name: str, value: Choice, choices: Iterable[Choice]) -> Choice:
     return value
 
 
+def unwrapped(value: object) -> object:
+    """The Python number inside a scalar of numpy or torch; anything else as it is."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "ndim", None) == 0 else value
+
+
 def number_in(name: str, value: object, low: float, high: float, *, why: str = "") -> float:
     """`value` as a float inside [low, high], or an error that names the argument.
 
     >>> number_in("m", 0.5, 0.0, 1.0)
     0.5
     """
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    value = unwrapped(value)
+    try:
+        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
     if not low <= number <= high:
         reason = f" {why}" if why else ""
         raise ArcwiseError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}.{reason}")
@@ -58,6 +68,7 @@ def count_at_least(name: str, value: object, low: int) -> int:
     >>> count_at_least("classes", 10, 1)
     10
     """
+    value = unwrapped(value)
     try:
         count = low - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -84,22 +84,30 @@ class Head(nn.Module):
         shape = (self.classes, self.dim) if self.k == 1 else (self.classes, self.k, self.dim)
         self.weight = empty(*shape, device=device, dtype=dtype)
         self.margin.to(self.weight.device)
-        self.reset_parameters()
+        self.scatter_prototypes()
 
-    def reset_parameters(self) -> None:
+    def scatter_prototypes(self) -> None:
         """Prototypes in random directions, of length 1."""
         with torch.no_grad():
             self.weight.normal_()
             self.weight.copy_(normalise(self.weight))
+
+    def reset_parameters(self) -> None:
+        """Everything as it was before training: prototypes scattered anew, running statistics at their start."""
+        self.scatter_prototypes()
+        for module in self.margin.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if reset is not None:
+                reset()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Head:
         """Moves and casts as any module does, but keeps the margin's buffers in float32 at least.
 
         In bf16 a running mean moves by less than its own rounding, and so stands still.
         """
-        before = dict(self.margin.named_buffers())
+        before = dict(self.margin.named_buffers(remove_duplicate=False))
         super()._apply(fn, recurse)
-        for name, buffer in self.margin.named_buffers():
+        for name, buffer in self.margin.named_buffers(remove_duplicate=False):
             if buffer.is_floating_point() and buffer.element_size() < 4:
                 owner, _, last = name.rpartition(".")
                 setattr(self.margin.get_submodule(owner), last, before[name].to(buffer.device, torch.float32))
@@ -116,7 +124,7 @@ class Head(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             x, (y, bad) = x.to(working_dtype(x, self.weight)), usable_labels(y, self.classes)
             norm = length(x)
-            others = self.reshaping(x, norm, y)
+            others = self.reshaping(x, norm, y, bad)
             out = split_lse(x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory)
             psi = self.margin(out.cos_y, norm=norm, y=y)
             if self.gradient == "straight_through":
@@ -125,15 +133,17 @@ class Head(nn.Module):
             penalty = getattr(self.margin, "penalty", None)
             if penalty is not None:
                 loss = loss + penalty(norm)
-            return loss.masked_fill(bad, torch.nan), out.cos_y.masked_fill(bad, torch.nan), out.cos_other
+            loss, cos_y, cos_other = (v.masked_fill(bad, torch.nan) for v in (loss, out.cos_y, out.cos_other))
+            return loss, cos_y, cos_other
 
-    def reshaping(self, x: Tensor, norm: Tensor, y: Tensor) -> Others | None:
+    def reshaping(self, x: Tensor, norm: Tensor, y: Tensor, bad: Tensor) -> Others | None:
         """How the other classes count, for the margins that reshape them; carries no gradient."""
         others = getattr(self.margin, "others", None)
         if others is None:
             return None
         with torch.no_grad():
-            return others(own_cosine(x, self.weight, y), norm=norm, y=y)
+            cos_y = own_cosine(x, self.weight, y).masked_fill(bad, torch.nan)
+            return others(cos_y, norm=norm, y=y)
 
     @torch.no_grad()
     def score(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"]) -> Scores:
@@ -214,7 +224,8 @@ class LinearHead(nn.Module):
         logits = self.logits(x)
         own, other = own_and_largest_other(logits, y)
         loss = F.cross_entropy(logits, y, reduction="none")
-        return loss.masked_fill(bad, torch.nan), own.masked_fill(bad, torch.nan), other
+        loss, own, other = (v.masked_fill(bad, torch.nan) for v in (loss, own, other))
+        return loss, own, other
 
     @torch.no_grad()
     def score(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"]) -> Scores:

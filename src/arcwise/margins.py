@@ -231,8 +231,14 @@ class AdaFace(nn.Module):
         self.register_buffer("mean", torch.tensor(20.0, dtype=torch.float32))
         self.register_buffer("std", torch.tensor(100.0, dtype=torch.float32))
 
+    def reset_parameters(self) -> None:
+        """The running statistics at their starting values."""
+        self.mean.fill_(20.0)
+        self.std.fill_(100.0)
+
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        norm = clip(norm.detach(), 0.001, 100.0)
+        norm = norm.detach()
+        norm = clip(norm, 0.001, 100.0) + (norm - norm)  # infinity becomes NaN instead of 100
         if self.training:
             self.observe(norm)
         q = clip(self.h * (norm - self.mean) / (self.std + 0.001), -1.0, 1.0).to(cos_y.dtype)
@@ -369,6 +375,10 @@ class CurricularFace(nn.Module):
         self.curriculum = flag("curriculum", curriculum)
         self.register_buffer("t", torch.tensor(0.0, dtype=torch.float32))
 
+    def reset_parameters(self) -> None:
+        """The curriculum at its beginning."""
+        self.t.fill_(0.0)
+
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         return shifted(cos_y, self.m)
 
@@ -497,7 +507,10 @@ def margin_from(margin: nn.Module | type[nn.Module] | str, /, **parameters: obje
             raise ArcwiseError(f"{name} belongs to the head, not to the margin: pass Head(..., {name}={value}).")
         if name not in choices:
             raise unknown(f"parameter of {margin.__name__}", name, choices)
-    return margin(**parameters)
+    try:
+        return margin(**parameters)
+    except TypeError as error:
+        raise ArcwiseError(f"cannot build {margin.__name__}: {error}. Pass it as an object.") from error
 
 
 def parsed(text: str) -> tuple[str, dict[str, object]]:
@@ -506,6 +519,8 @@ def parsed(text: str) -> tuple[str, dict[str, object]]:
     >>> parsed("arcface:m=0.3,continuation=paper")
     ('arcface', {'m': 0.3, 'continuation': 'paper'})
     """
+    if not isinstance(text, str):
+        raise ArcwiseError(f'expected a name such as "arcface" or "arcface:m=0.3", got {text!r}.')
     name, _, rest = text.strip().partition(":")
     parameters: dict[str, object] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):

@@ -59,6 +59,7 @@ def write(path: Path, content: str | bytes) -> Path:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
         return beside.replace(path)
     except OSError as error:
+        raise ArcwiseError(f"cannot write {path}: {error.strerror}. Choose another folder.") from error
+    finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise ArcwiseError(f"cannot write {path}: {error.strerror}. Choose another folder.") from error

@@ -76,6 +76,21 @@ def test_wrong_input_gives_a_message_and_a_code_but_no_traceback(arguments, code
     assert run.stdout == ""
 
 
+def test_json_is_strict_even_where_a_scale_is_infinite():
+    run = arcwise("advise", "--classes", "5", "--dim", "1", "--json")
+    assert json.loads(run.stdout, parse_constant=pytest.fail)["s_reaches"] is None
+
+
+def test_a_full_disk_is_reported_without_a_traceback():
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "arcwise", "margins"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert run.returncode == 1
+    assert "cannot write the result" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
 def test_margins_lists_all_of_them():
     run = arcwise("margins")
     assert all(name in run.stdout for name in MARGINS)

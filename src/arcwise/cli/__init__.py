@@ -30,6 +30,7 @@ def code_of(tokens: list[str]) -> int:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         app(tokens, exit_on_error=False, print_error=True)
+        sys.stdout.flush()
     except CycloptsError:
         verb = f" {tokens[0]}" if tokens and tokens[0] in ("advise", "margins") else ""
         print(f"Try: arcwise{verb} --help", file=sys.stderr)
@@ -40,6 +41,10 @@ def code_of(tokens: list[str]) -> int:
     except BrokenPipeError:  # `arcwise ... | head` is no error
         sys.stderr.close()
         return 0
+    except OSError as error:
+        print(f"arcwise: cannot write the result: {error.strerror}.", file=sys.stderr)
+        sys.stdout = None  # nothing is left to flush at exit
+        return 1
     except KeyboardInterrupt:
         print("arcwise: stopped.", file=sys.stderr)
         return 130

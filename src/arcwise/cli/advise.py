@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -14,7 +15,10 @@ from arcwise.advise import advise
 
 def whole(_: object, tokens: Sequence[Token]) -> int:
     """A whole number; 2.5 is none."""
-    return int(tokens[0].value)
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
 Whole = Annotated[int, Parameter(converter=whole)]
@@ -37,7 +41,8 @@ def run(*, classes: Whole, dim: Whole, per_class: list[Whole] | None = None, jso
     counts = per_class[0] if per_class and len(per_class) == 1 else per_class
     advice = advise(classes, dim, per_class=counts)
     if json_:
-        print(json.dumps(dataclasses.asdict(advice)))
+        numbers = {k: None if v == math.inf else v for k, v in dataclasses.asdict(advice).items()}
+        print(json.dumps(numbers, allow_nan=False))
         return
     print(advice)
     if advice.best_angle == 0.0:

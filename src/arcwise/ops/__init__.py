@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from arcwise.errors import ArcwiseError, count_at_least, one_of
+from arcwise.errors import ArcwiseError, count_at_least, number_in, one_of
 from arcwise.ops.eager import chunked, eager
 from arcwise.sphere import Others, nearest_centre, normalise
 
@@ -67,10 +67,13 @@ def split_lse(
     (tensor([0.]), tensor([1.]), tensor([0.]))
     """
     one_of("engine", engine, ENGINES)
-    if x.dtype not in (torch.float32, torch.float64) or x.shape[1] != w.shape[-1]:
-        raise ArcwiseError(
-            f"x must be float32 or float64 and as wide as w, got {x.dtype} {tuple(x.shape)} for w {tuple(w.shape)}."
-        )
+    s = number_in("s", s, 1e-6, 1e6)
+    if x.dtype not in (torch.float32, torch.float64) or x.ndim != 2:
+        raise ArcwiseError(f"x must be float32 or float64 of shape (b, d), got {x.dtype} {tuple(x.shape)}.")
+    if w.ndim not in (2, 3) or w.shape[-1] != x.shape[1] or w.numel() == 0:
+        raise ArcwiseError(f"w must have shape (c, {x.shape[1]}) or (c, k, {x.shape[1]}), got {tuple(w.shape)}.")
+    if y.shape != x.shape[:1]:
+        raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.")
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     on_cpu = x.device.type == "cpu"
     if engine == "auto":

@@ -16,7 +16,7 @@ from arcwise.records import write
 
 def write_page(path: Path) -> Iterator[Path]:
     """Writes the figures and then the page, handing over each path once it is there."""
-    if path.suffix != ".md":
+    if path.suffix != ".md" or path.is_dir():
         raise ArcwiseError(f"--page must name a Markdown file, got {path}. Try: --page {path.stem or 'margins'}.md")
     if importlib.util.find_spec("matplotlib") is None:
         raise ArcwiseError('figures need matplotlib: pip install "arcwise[figures]"')
