@@ -1,4 +1,4 @@
-"""Angular-margin embeddings: exact, finite, and without a logits matrix.
+"""Angular-margin embeddings: exact, finite, and in bounded memory.
 
     head = arcwise.Head(512, 1000, margin="arcface", s=64.0)
     loss = head(x, y)

@@ -18,8 +18,7 @@ def admit(x: Tensor, y: Tensor, w: Tensor, *, checks: bool) -> None:
     if not isinstance(y, Tensor) or y.dtype not in INTEGERS:
         got = y.dtype if isinstance(y, Tensor) else type(y).__name__
         raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {got}. Pass y.long().")
-    if y.ndim != 1 or len(y) != len(x):
-        raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.")
+    admit_rows(x, y)
     if y.device != w.device:
         raise ArcwiseError(f"y is on {y.device}, the head on {w.device}. Pass y.to({str(w.device)!r}).")
     if values_checked(w, checks) and len(y) > 0 and (int(y.min()) < 0 or int(y.max()) >= classes):
@@ -30,6 +29,12 @@ def admit(x: Tensor, y: Tensor, w: Tensor, *, checks: bool) -> None:
             f"labels must lie in [0, {classes}); row {row} holds {int(y[row])}. "
             f"The head was built for {classes} classes:{hint}"
         )
+
+
+def admit_rows(x: Tensor, y: Tensor) -> None:
+    """Refuses labels that are not one per row of x."""
+    if y.shape != x.shape[:1]:
+        raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.")
 
 
 def admit_embeddings(x: Tensor, w: Tensor, *, checks: bool) -> None:

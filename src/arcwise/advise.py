@@ -59,15 +59,16 @@ def advise(classes: int, dim: int, per_class: int | Sequence[int] | None = None)
     best, why = largest_smallest_angle(classes, dim)
     chance = random_smallest_angle(classes, dim)
     s_adacos, s_cosface = adacos_scale(classes), cosface_scale(classes)
-    s, m, s_reaches = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0), reaching_scale(classes, dim)
+    s, m = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0)
+    posterior, s_reaches = centre_posterior(s, classes, dim, best), reaching_scale(classes, dim, best)
     return Advice(
         classes=classes, dim=dim, s=s, m=m, s_adacos=s_adacos, s_cosface=s_cosface,
-        s_reaches=s_reaches, posterior=centre_posterior(s, classes, dim),
+        s_reaches=s_reaches, posterior=posterior,
         best_angle=best, best_angle_why=why, random_angle=chance,
         room_arcface=best, room_cosface=1.0 - math.cos(best),
         reasons=(scale_reason(s_adacos, s_cosface), margin_reason(best, m), *sample_reasons(samples)),
         warnings=tuple(filter(None, (
-            room_warning(classes, dim, best), crowded_warning(classes, dim, best, s),
+            room_warning(classes, dim, best), crowded_warning(dim, s, posterior, s_reaches),
             scale_warning(classes, best, max(s, s_reaches)), start_warning(best, chance),
         ))),
     )  # fmt: skip
@@ -83,7 +84,7 @@ def cosface_scale(classes: int) -> float:
     return (classes - 1) / classes * math.log((classes - 1) * P / (1.0 - P)) if classes > 1 else 0.0
 
 
-def centre_posterior(s: float, classes: int, dim: int) -> float:
+def centre_posterior(s: float, classes: int, dim: int, best: float) -> float:
     """About the softmax posterior of a sample at its own centre, the others as well placed as can be.
 
     Exact on the circle and for the simplex. Elsewhere the largest of three: well-placed centres sum up smooth
@@ -91,11 +92,12 @@ def centre_posterior(s: float, classes: int, dim: int) -> float:
     large s some 2 (d - 1) nearest ones count alone; and no arrangement of the others falls below
     (c - 1) e^{-s c/(c - 1)}, their cosines averaging to -1/(c - 1).
     """
-    if classes == 1 or dim == 1:
-        return 1.0 / classes if dim == 1 and classes > 2 else 1.0 / (1.0 + (classes - 1) * math.exp(-2.0 * s))
+    if classes == 1:
+        return 1.0
+    if dim == 1:  # half of the classes share each end of the line
+        return 1.0 / (math.ceil(classes / 2) + classes // 2 * math.exp(-2.0 * s))
     if dim == 2 and classes <= 10_000:
         return 1.0 / sum(math.exp(s * (math.cos(2.0 * math.pi * j / classes) - 1.0)) for j in range(classes))
-    best, _ = largest_smallest_angle(classes, dim)
     others = max(
         classes * sphere_mean(s, dim) - 1.0,
         min(2 * (dim - 1), classes - 1) * math.exp(-s * 2.0 * math.sin(best / 2.0) ** 2),
@@ -104,16 +106,14 @@ def centre_posterior(s: float, classes: int, dim: int) -> float:
     return 1.0 / (1.0 + others)
 
 
-def reaching_scale(classes: int, dim: int) -> float:
+def reaching_scale(classes: int, dim: int, best: float) -> float:
     """The scale at which `centre_posterior` is P; infinite where directions must be shared."""
-    if classes == 1:
-        return 0.0
-    if dim == 1 and classes > 2:
-        return math.inf
+    if classes == 1 or best == 0.0:
+        return 0.0 if classes == 1 else math.inf
     high = 1.0
-    while centre_posterior(high, classes, dim) < P:
+    while centre_posterior(high, classes, dim, best) < P:
         high *= 2.0
-    return bisect(lambda s: centre_posterior(s, classes, dim) - P, 0.0, high)
+    return bisect(lambda s: centre_posterior(s, classes, dim, best) - P, 0.0, high)
 
 
 def scale_reason(s_adacos: float, s_cosface: float) -> str:
@@ -186,14 +186,13 @@ def room_warning(classes: int, dim: int, best: float) -> str:
     return ""
 
 
-def crowded_warning(classes: int, dim: int, best: float, s: float) -> str:
+def crowded_warning(dim: int, s: float, posterior: float, s_reaches: float) -> str:
     """Whether neighbours are so close that the suggested scale cannot tell them apart with confidence."""
-    posterior, enough = centre_posterior(s, classes, dim), reaching_scale(classes, dim)
-    if posterior > 0.8 or best == 0.0:
+    if posterior > 0.8 or s_reaches == math.inf:
         return ""
     return (
         f"{dim} dimensions are crowded: at s = {s:.3g} a sample right at its centre has a posterior of about "
-        f"{posterior:.2g}, and {P:g} only near s = {enough:.2g}. A small s never stops pulling, which tightens "
+        f"{posterior:.2g}, and {P:g} only near s = {s_reaches:.2g}. A small s never stops pulling, which tightens "
         "classes; a larger one is surer at the borders. Try both."
     )
 

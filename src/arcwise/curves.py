@@ -19,7 +19,7 @@ SAMPLES = 361  # every half degree
 AT_45_DEGREES = 90
 
 # What each portrait compares: constructor parameters, values of running statistics, and the norm of the
-# embedding. A star marks the papers' own setting, which is drawn solid.
+# embedding. A star marks the one to look at first, the papers' own where there is one.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "sphereface": ("m=1.35", "m=2", "m=4 *"),
     "cosface": ("m=0.1", "m=0.35 *", "m=0.6"),
@@ -43,10 +43,8 @@ def portrait(name: str) -> MarginPortrait:
     """
     kind, settings = MARGINS[one_of("margin", name, MARGINS)], SETTINGS.get(name, ("",))
     return MarginPortrait(
-        name=name,
         title=kind.__name__,
         formula=str(kind.formula),
-        paper=str(kind.paper),
         theta=angles().numpy(),
         curves=tuple(sampled(kind, setting.removesuffix(" *")) for setting in settings),
         main=next((i for i, setting in enumerate(settings) if setting.endswith(" *")), 0),
@@ -72,7 +70,7 @@ def sampled(kind: type[nn.Module], setting: str) -> MarginCurve:
         counts = reshaped(cos.expand(SAMPLES, SAMPLES), others)
         counts = counts.masked_fill(counts == EMPTY, torch.nan)
     return MarginCurve(
-        label=setting.replace(",", ", ").replace("m=", "mᵢ=" if hasattr(margin, "std") and "m=" in setting else "m="),
+        label=setting.replace(",", ", "),
         psi=psi.detach().numpy(),
         slope=slope.numpy(),
         lead=(psi.detach()[:, None] - counts).numpy(),

@@ -16,7 +16,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -34,13 +33,18 @@ Continuation = Literal["smooth", "paper"]
 # ---------------------------------------------------------------- the moves all margins are made of
 
 
+def cos_and_sin(m: float | PerSample) -> tuple[float, float] | tuple[PerSample, PerSample]:
+    """cos(m) and sin(m), of a number without touching the device."""
+    return (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+
+
 def turned(cos: PerSample, m: float | PerSample) -> PerSample:
     """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), without arccos.
 
     >>> turned(torch.tensor([0.6]), 0.5)
     tensor([0.1430])
     """
-    cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+    cos_m, sin_m = cos_and_sin(m)
     return cos * cos_m - sine(cos) * sin_m
 
 
@@ -53,7 +57,7 @@ def shifted(cos: PerSample, m: float | PerSample, continuation: Continuation = "
     >>> shifted(torch.tensor([0.87758, -1.0]), 0.5)
     tensor([ 0.5403, -1.1224])
     """
-    cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+    cos_m, sin_m = cos_and_sin(m)
     drop = m * sin_m if continuation == "paper" else 1.0 - cos_m
     return torch.where(cos > -cos_m, turned(cos, m), cos - drop)
 
@@ -227,12 +231,12 @@ class AdaFace(nn.Module):
         self.m = number_in("m", m, 0.0, math.pi)
         self.h = number_in("h", h, 0.0, 100.0)
         self.t_alpha = number_in("t_alpha", t_alpha, 0.0, 1.0, why="It is the weight of the new batch.")
-        # Starting values of the authors' code; float32 whatever the default type is.
-        self.register_buffer("mean", torch.tensor(20.0, dtype=torch.float32))
-        self.register_buffer("std", torch.tensor(100.0, dtype=torch.float32))
+        self.register_buffer("mean", torch.empty((), dtype=torch.float32))
+        self.register_buffer("std", torch.empty((), dtype=torch.float32))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The running statistics at their starting values."""
+        """The running statistics at the starting values of the authors' code."""
         self.mean.fill_(20.0)
         self.std.fill_(100.0)
 
@@ -373,7 +377,8 @@ class CurricularFace(nn.Module):
         self.m = number_in("m", m, 0.0, math.pi)
         self.t_alpha = number_in("t_alpha", t_alpha, 0.0, 1.0, why="It is the weight of the new batch.")
         self.curriculum = flag("curriculum", curriculum)
-        self.register_buffer("t", torch.tensor(0.0, dtype=torch.float32))
+        self.register_buffer("t", torch.empty((), dtype=torch.float32))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """The curriculum at its beginning."""
@@ -572,9 +577,7 @@ def margins_from_counts(
 
 def one_or_per_class(m: float | Sequence[float] | Tensor, *, high: float) -> float | nn.Buffer:
     """m as a number, or as a buffer of one margin per class, which moves with its module."""
-    if isinstance(m, Tensor) and m.ndim == 0:
-        m = m.item()
-    margins = None if isinstance(m, (Real, str)) else numbers(m)
+    margins = numbers(m)
     if margins is None:
         return number_in("m", m, 0.0, high, why="Or give one per class, as margins_from_counts makes them.")
     if not bool(((margins >= 0) & (margins <= high * (1 + 1e-6))).all()):

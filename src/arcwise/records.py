@@ -34,13 +34,11 @@ class MarginCurve:
 class MarginPortrait:
     """All that a picture of one margin needs: its words, the angles, and a curve per setting.
 
-    `main` is the index of the setting that the papers recommend.
+    `main` is the index of the setting to look at first.
     """
 
-    name: str
     title: str
     formula: str
-    paper: str
     theta: Float[np.ndarray, " n"]
     curves: tuple[MarginCurve, ...]
     main: int

@@ -11,7 +11,7 @@ from arcwise.errors import ArcwiseError
 
 app = App(
     name="arcwise",
-    help="Angular-margin embeddings: exact, finite, and without a logits matrix.",
+    help="Angular-margin embeddings: exact, finite, and in bounded memory.",
     version=f"arcwise {arcwise.__version__}",
     result_action="return_value",
     default_parameter=Parameter(negative=(), consume_multiple=True),
@@ -32,7 +32,7 @@ def code_of(tokens: list[str]) -> int:
         app(tokens, exit_on_error=False, print_error=True)
         sys.stdout.flush()
     except CycloptsError:
-        verb = f" {tokens[0]}" if tokens and tokens[0] in ("advise", "margins") else ""
+        verb = f" {tokens[0]}" if tokens and tokens[0] in list(app) else ""
         print(f"Try: arcwise{verb} --help", file=sys.stderr)
         return 2
     except ArcwiseError as error:

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from arcwise.admit import admit_rows
 from arcwise.errors import ArcwiseError, count_at_least, number_in, one_of
 from arcwise.ops.eager import chunked, eager
 from arcwise.sphere import Others, nearest_centre, normalise
@@ -72,8 +73,7 @@ def split_lse(
         raise ArcwiseError(f"x must be float32 or float64 of shape (b, d), got {x.dtype} {tuple(x.shape)}.")
     if w.ndim not in (2, 3) or w.shape[-1] != x.shape[1] or w.numel() == 0:
         raise ArcwiseError(f"w must have shape (c, {x.shape[1]}) or (c, k, {x.shape[1]}), got {tuple(w.shape)}.")
-    if y.shape != x.shape[:1]:
-        raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.")
+    admit_rows(x, y)
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     on_cpu = x.device.type == "cpu"
     if engine == "auto":
