@@ -30,6 +30,21 @@ def test_the_margin_of_arcface_is_a_band_of_constant_width():
         assert met.min() == pytest.approx(theta[i] + 0.5, abs=np.diff(theta)[0] * 1.01)
 
 
+def test_lines_open_where_they_jump_and_nowhere_else():
+    gaps = {
+        (name, i): (
+            int(np.isnan(margin_portrait.opened(c.psi)).sum()),
+            int(np.isnan(margin_portrait.opened(c.slope)).sum()),
+        )
+        for name in MARGINS
+        for i, c in enumerate(portrait(name).curves)
+    }
+    assert gaps["sphereface", 2] == (0, 0)  # m = 4: steep, not broken
+    assert gaps["arcface", 1] == (0, 1)  # the slope jumps at pi - m
+    assert gaps["arcface", 3] == (1, 1)  # the paper's continuation jumps itself
+    assert gaps["cosface", 1] == (0, 0)
+
+
 def test_a_portrait_becomes_a_png_and_an_svg():
     figure = margin_portrait.draw(portrait("curricularface"))
     assert len(figure.axes) == 4

@@ -58,8 +58,10 @@ def draw_lines(axes: Axes, portrait: MarginPortrait, values: Callable[[MarginCur
 
 
 def opened(values: np.ndarray) -> np.ndarray:
-    """The values with a gap where they jump, so that no vertical line is drawn."""
-    jumps = np.flatnonzero(np.abs(np.diff(values)) > 0.1)
+    """The values with a gap at each jump, a step far beyond both its neighbours: no vertical line is drawn there."""
+    steps = np.abs(np.diff(values))
+    beside = np.maximum(np.roll(steps, 1), np.roll(steps, -1))
+    jumps = np.flatnonzero((steps > 0.1) & (steps > 3.0 * beside))
     return np.where(np.isin(np.arange(len(values)), jumps), np.nan, values)
 
 
