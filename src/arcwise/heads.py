@@ -80,6 +80,7 @@ class Head(nn.Module):
         self.engine, self.gradient = one_of("engine", engine, ENGINES), one_of("gradient", gradient, GRADIENTS)
         self.memory = None if memory is None else count_at_least("memory", memory, 1)
         self.checks = flag("checks", checks)
+        self.strength = 1.0  # of the margin: training may raise it from 0, which is NormFace
         check_per_class(self.margin, self.classes)
         shape = (self.classes, self.dim) if self.k == 1 else (self.classes, self.k, self.dim)
         self.weight = empty(*shape, device=device, dtype=dtype)
@@ -127,6 +128,8 @@ class Head(nn.Module):
             others = self.reshaping(x, norm, y, bad)
             out = split_lse(x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory)
             psi = self.margin(out.cos_y, norm=norm, y=y)
+            if self.strength != 1.0:
+                psi = out.cos_y + self.strength * (psi - out.cos_y)
             if self.gradient == "straight_through":
                 psi = out.cos_y + (psi - out.cos_y).detach()
             loss = torch.logaddexp(torch.zeros_like(psi), out.lse - self.s * psi)
@@ -253,7 +256,7 @@ class LinearHead(nn.Module):
         return f"dim={self.dim}, classes={self.classes}, bias={self.bias is not None}"
 
 
-def head_from(text: str, dim: int, classes: int) -> Head | LinearHead:
+def head_from(text: str, dim: int, classes: int, *, engine: str = "auto", gradient: str = "exact") -> Head | LinearHead:
     """A head from its name and parameters: "softmax", "softmax-bias", "arcface:m=0.3,s=16", "cosface:k=3".
 
     >>> head_from("arcface:m=0.3,s=16", 2, 10).s
@@ -268,7 +271,7 @@ def head_from(text: str, dim: int, classes: int) -> Head | LinearHead:
     own = {key: parameters.pop(key) for key in ("s", "k") if key in parameters}
     for key in parameters.keys() - (choices := {*inspect.signature(MARGINS[name]).parameters, "s", "k"}):
         raise unknown(f"parameter of {name}", key, choices)
-    return Head(dim, classes, margin=margin_from(name, **parameters), **own)  # type: ignore[arg-type]
+    return Head(dim, classes, margin=margin_from(name, **parameters), engine=engine, gradient=gradient, **own)  # type: ignore[arg-type]
 
 
 def empty(*shape: int, device: torch.device | str | None, dtype: torch.dtype | None) -> nn.Parameter:

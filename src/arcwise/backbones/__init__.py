@@ -1,0 +1,47 @@
+"""Returns a network from images to features by its name; each family is one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from arcwise.backbones.iresnet import iresnet18, iresnet34, iresnet50, iresnet100
+from arcwise.backbones.plain import VGG8, SimpleCNN
+from arcwise.backbones.resnet9 import ResNet9
+from arcwise.errors import ArcwiseError, count_at_least, unknown
+
+# Each is called with channels, the side of the image, and dropout; its `features` is the length of its output.
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "simple_cnn": SimpleCNN,
+    "vgg8": VGG8,
+    "resnet9": ResNet9,
+    "iresnet18": iresnet18,
+    "iresnet34": iresnet34,
+    "iresnet50": iresnet50,
+    "iresnet100": iresnet100,
+}
+
+
+def backbone(name: str, *, channels: int, side: int, dropout: float = 0.0, pretrained: bool = False) -> nn.Module:
+    """The network of this name for square images: (b, channels, side, side) -> (b, features).
+
+    "timm:NAME" is any model of timm, which is an extra.
+
+    >>> backbone("simple_cnn", channels=1, side=28).features
+    128
+    """
+    channels, side = count_at_least("channels", channels, 1), count_at_least("side", side, 1)
+    if name.startswith("timm:"):
+        from arcwise.backbones.from_timm import TimmBackbone
+
+        return TimmBackbone(name[5:], channels=channels, side=side, dropout=dropout, pretrained=pretrained)
+    if name not in BACKBONES:
+        raise unknown("backbone", name, [*BACKBONES, "timm:NAME"])
+    if pretrained:
+        raise ArcwiseError(f"{name} has no pretrained weights here: start from a saved model with --init instead.")
+    made = BACKBONES[name](channels=channels, side=side, dropout=dropout)
+    return made
+
+
+__all__ = ["BACKBONES", "backbone"]

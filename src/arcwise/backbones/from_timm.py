@@ -1,0 +1,69 @@
+"""Returns any model of timm as a backbone; timm is an extra, imported here and only when asked for."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from arcwise.errors import ArcwiseError, unknown
+
+KEPT_ALIVE: list[torch.library.Library] = []  # schemas vanish with the object that declared them
+
+
+def imported() -> ModuleType:
+    """timm, also where torchvision was built for a torch with CUDA and this one has none."""
+    try:
+        return timm_module()
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+    except ImportError as error:
+        raise ArcwiseError(f"timm models need timm: pip install 'arcwise[timm]' ({error}).") from None
+    for name in [name for name in sys.modules if name.split(".")[0] in ("torchvision", "timm")]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    KEPT_ALIVE.append(library)
+    return timm_module()
+
+
+def timm_module() -> ModuleType:
+    """timm itself."""
+    import timm
+
+    return timm
+
+
+class TimmBackbone(nn.Module):
+    """The pooled features of a timm model for images of any side and number of channels."""
+
+    def __init__(self, name: str, *, channels: int, side: int, dropout: float = 0.0, pretrained: bool = False):
+        super().__init__()
+        timm = imported()
+        if not timm.is_model(name.split(".")[0]):
+            raise unknown("timm model", name, timm.list_models())
+        options = {"num_classes": 0, "in_chans": channels, "pretrained": pretrained}
+        if "img_size" in inspect.signature(timm.model_entrypoint(name.split(".")[0])).parameters or takes_side(name):
+            options["img_size"] = side
+        try:
+            self.body = timm.create_model(name, **options)
+        except (RuntimeError, OSError, ValueError, AssertionError) as error:
+            raise ArcwiseError(f"timm cannot build {name} for {side} x {side} images: {error}") from None
+        self.dropout = nn.Dropout(dropout)
+        self.body.eval()
+        with torch.no_grad():
+            self.features = self.body(torch.zeros(1, channels, side, side)).shape[1]
+        self.body.train()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.body(x))
+
+
+def takes_side(name: str) -> bool:
+    """Whether a family is built for one size of image, as vision transformers are."""
+    return any(part in name for part in ("vit_", "deit", "swin", "beit", "eva", "mixer", "cait", "xcit"))

@@ -1,0 +1,70 @@
+"""Returns the improved residual networks of the ArcFace paper, named as insightface names its weights."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor, nn
+
+
+def norm(width: int) -> nn.BatchNorm2d:
+    """Batch norm with insightface's epsilon."""
+    return nn.BatchNorm2d(width, eps=1e-5)
+
+
+class IBasicBlock(nn.Module):
+    """x + BN conv BN PReLU conv BN (x); the second convolution may halve the image  (Deng et al. 2019)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.bn1 = norm(inputs)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = norm(outputs)
+        self.prelu = nn.PReLU(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.bn3 = norm(outputs)
+        self.downsample = (
+            nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), norm(outputs))
+            if stride > 1
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.bn3(self.conv2(self.prelu(self.bn2(self.conv1(self.bn1(x))))))
+        return y + (x if self.downsample is None else self.downsample(x))
+
+
+class IResNet(nn.Module):
+    """512 channels at a sixteenth of the side, as one long vector: 25,088 features of 112 x 112 images."""
+
+    def __init__(self, depths: tuple[int, int, int, int], *, channels: int, side: int, dropout: float = 0.0):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+        self.bn1 = norm(64)
+        self.prelu = nn.PReLU(64)
+        self.layer1 = stage(64, 64, depths[0])
+        self.layer2 = stage(64, 128, depths[1])
+        self.layer3 = stage(128, 256, depths[2])
+        self.layer4 = stage(256, 512, depths[3])
+        self.bn2 = norm(512)
+        self.dropout = nn.Dropout(dropout)
+        self.features = 512 * (-(-side // 16)) ** 2
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.normal_(module.weight, 0.0, 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.prelu(self.bn1(self.conv1(x)))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.dropout(self.bn2(x).flatten(1))
+
+
+def stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
+    """Blocks of one width, the first of which halves the image."""
+    return nn.Sequential(IBasicBlock(inputs, outputs, 2), *(IBasicBlock(outputs, outputs, 1) for _ in range(depth - 1)))
+
+
+iresnet18 = partial(IResNet, (2, 2, 2, 2))
+iresnet34 = partial(IResNet, (3, 4, 6, 3))
+iresnet50 = partial(IResNet, (3, 4, 14, 3))
+iresnet100 = partial(IResNet, (3, 13, 30, 3))

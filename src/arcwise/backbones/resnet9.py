@@ -1,0 +1,44 @@
+"""Returns ResNet9, a fast residual network for small images: four stages, two of them with a residual pair."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def block(inputs: int, outputs: int, *, pool: bool = False) -> nn.Sequential:
+    """Convolution 3 x 3, pooling where the image halves, batch norm, ReLU."""
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)]
+    if pool:
+        layers.append(nn.MaxPool2d(2, ceil_mode=True))
+    return nn.Sequential(*layers, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
+class Residual(nn.Module):
+    """x + two blocks of x."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.body = nn.Sequential(block(width, width), block(width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x)
+
+
+class ResNet9(nn.Module):
+    """512 features of small images in eight convolutions  (after Page 2018, How to train your ResNet)."""
+
+    features = 512
+
+    def __init__(self, *, channels: int, side: int, dropout: float = 0.0):
+        super().__init__()
+        self.body = nn.Sequential(
+            block(channels, 64),
+            block(64, 128, pool=True), Residual(128),
+            block(128, 256, pool=True), Residual(256),
+            block(256, 512, pool=True), Residual(512),
+        )  # fmt: skip
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(F.adaptive_max_pool2d(self.body(x), 1).flatten(1))

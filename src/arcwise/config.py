@@ -1,0 +1,291 @@
+"""Returns the resolved configuration of a run: frozen, checked, typed overrides, JSON there and back; no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from arcwise.errors import ArcwiseError, count_at_least, flag, number_in, one_of, unknown
+
+LINEAR_HEADS = ("softmax", "softmax-bias")
+OPTIMISERS = ("sgd", "adamw")
+SCHEDULES = ("constant", "one-cycle", "cosine", "polynomial")
+SAMPLINGS = ("shuffled", "balanced", "m-per-class")
+BATCH_NORMS = ("train", "frozen")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataConfig:
+    """Which images, how they are split, and how a batch of them is changed at random.
+
+    `source` may carry a class filter (`mnist[0-4]`); `unseen` names classes that are kept from training
+    and serve as the classes nobody has seen. `validation` and `test` are shares of each class, or the part
+    of the source that has no test set of its own. `seed` fixes the splits, whatever the run's seed is.
+    """
+
+    source: str = "digits"
+    unseen: str = ""
+    validation: float = 0.0
+    test: float = 0.2
+    limit: int = 0  # train on this many images at most, spread over the classes; 0: all
+    size: int = 0  # side of the square image; 0: as the source has it (folders: 112)
+    channels: int = 0  # 1 grey, 3 colour; 0: as the source has it (folders: 3)
+    broken: str = "skip"  # or "refuse"
+    flip: bool = False
+    shift: int = 0  # pixels
+    rotate: float = 0.0  # degrees
+    cutout: int = 0  # side of the square in pixels
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        share = "It is a share of each class."
+        number_in("data.validation", self.validation, 0.0, 0.9, why=share)
+        number_in("data.test", self.test, 0.0, 0.9, why=share)
+        for name in ("limit", "size", "channels", "shift", "cutout", "seed"):
+            count_at_least(f"data.{name}", getattr(self, name), 0)
+        number_in("data.rotate", self.rotate, 0.0, 180.0)
+        one_of("data.broken", self.broken, ("skip", "refuse"))
+        if self.channels not in (0, 1, 3):
+            raise ArcwiseError(f"data.channels must be 1 (grey), 3 (colour) or 0 (as they are), got {self.channels}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """The network: a backbone by name, the dimension of its embedding, and batch norm after the last layer."""
+
+    backbone: str = "simple_cnn"
+    dim: int = 2
+    norm: bool = False
+    dropout: float = 0.0
+    pretrained: bool = False  # timm models only
+
+    def __post_init__(self) -> None:
+        count_at_least("model.dim", self.dim, 1)
+        number_in("model.dropout", self.dropout, 0.0, 0.95)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadConfig:
+    """The head: its name, or name with parameters ("adaface:h=0.3"); None is what the advisor or the margin says."""
+
+    name: str = "arcface"
+    s: float | None = None
+    m: float | None = None
+    k: int | None = None
+    engine: str = "auto"
+    gradient: str = "exact"
+
+    @property
+    def kind(self) -> str:
+        """The name without parameters."""
+        return self.name.split(":")[0].strip()
+
+    @property
+    def linear(self) -> bool:
+        """Whether this is a plain softmax, which has neither scale nor margin."""
+        return self.kind in LINEAR_HEADS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """How the network is trained. Times in `warmup` and `margin_warmup` are epochs, and may be fractions."""
+
+    epochs: int = 10
+    batch: int = 128
+    accumulate: int = 1  # a batch is split into this many parts, one gradient
+    optimiser: str = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: str = "one-cycle"
+    warmup: float = 0.0
+    power: float = 1.0  # of the polynomial schedule
+    final_lr: float = 0.0  # as a share of lr
+    margin_warmup: float = 0.0
+    clip: float = 0.0  # largest norm of the gradient; 0: no clipping
+    ema: float = 0.0  # decay per step of the averaged weights; 0: none
+    sampling: str = "shuffled"
+    per_class: int = 4  # samples of one class in a batch, for sampling="m-per-class"
+    patience: int = 0  # stop after this many epochs without a better validation accuracy; 0: never
+    evaluate_every: int = 1  # epochs
+    mirror: bool = False  # evaluate on the image and its mirror image together
+    snapshots: bool = False  # embeddings of train and test at every epoch
+    amp: bool = True  # bf16 where the device has it in hardware
+    channels_last: bool = True
+    compile: bool = False
+    journal_every: int = 20  # steps
+    checkpoint_every: float = 60.0  # seconds
+    tensorboard: bool = False
+    head_lr: float = 1.0  # shares of lr
+    backbone_lr: float = 1.0
+    frozen_epochs: float = 0.0  # the backbone rests while the head and the neck learn
+    batch_norm: str = "train"  # "frozen" keeps the statistics of the model that training starts from
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "accumulate", "per_class", "evaluate_every", "journal_every"):
+            count_at_least(f"train.{name}", getattr(self, name), 1)
+        count_at_least("train.patience", self.patience, 0)
+        number_in("train.lr", self.lr, 0.0, 1e4)
+        for name in ("momentum", "ema"):
+            number_in(f"train.{name}", getattr(self, name), 0.0, 0.999999)
+        for name in ("weight_decay", "warmup", "margin_warmup", "clip", "power", "frozen_epochs", "checkpoint_every"):
+            number_in(f"train.{name}", getattr(self, name), 0.0, 1e6)
+        for name in ("head_lr", "backbone_lr", "final_lr"):
+            number_in(f"train.{name}", getattr(self, name), 0.0, 1e3)
+        one_of("train.optimiser", self.optimiser, OPTIMISERS)
+        one_of("train.schedule", self.schedule, SCHEDULES)
+        one_of("train.sampling", self.sampling, SAMPLINGS)
+        one_of("train.batch_norm", self.batch_norm, BATCH_NORMS)
+        if self.batch % self.accumulate:
+            raise ArcwiseError(
+                f"train.batch={self.batch} cannot be split into train.accumulate={self.accumulate} equal parts."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """All that decides a run's result."""
+
+    recipe: str = ""
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    head: HeadConfig = field(default_factory=HeadConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    init: str = ""  # a saved model to start from
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        count_at_least("seed", self.seed, 0)
+
+    def to_json(self) -> str:
+        """The configuration as JSON.
+
+        >>> Config.from_json(Config(seed=3).to_json()) == Config(seed=3)
+        True
+        """
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Config:
+        """The configuration that `to_json` wrote; unknown keys and wrong types are errors."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ArcwiseError(f"the configuration is no JSON: {error}.") from None
+        return from_values(cls, values, where="")
+
+
+def from_values(kind: type, values: Any, *, where: str) -> Any:
+    """A dataclass from nested plain values, strictly."""
+    if not isinstance(values, Mapping):
+        raise ArcwiseError(f"{where or 'the configuration'} must be a table of values, got {type(values).__name__}.")
+    hints = get_type_hints(kind)
+    for key in values.keys() - hints.keys():
+        raise unknown("setting", where + key, [where + name for name in hints])
+    made = {}
+    for key, value in values.items():
+        if dataclasses.is_dataclass(hints[key]):
+            made[key] = from_values(hints[key], value, where=f"{where}{key}.")  # type: ignore[arg-type]
+        else:
+            made[key] = typed(where + key, value, hints[key])
+    return kind(**made)
+
+
+def overridden(config: Config, settings: Iterable[str]) -> Config:
+    """The configuration with "train.epochs=5" and the like put in place, each value of its field's own type.
+
+    A new head.name brings its own margin: an m or k that was meant for another head is forgotten.
+
+    >>> overridden(Config(), ["train.epochs=5", "head.m=0.3"]).train.epochs
+    5
+    """
+    pairs = dict(split(setting) for setting in settings)
+    name = pairs.get("head.name")
+    if name is not None and name != config.head.name:
+        fresh = HeadConfig(name=name)
+        s = None if fresh.linear or "s=" in name else config.head.s
+        config = replace(config, head=replace(fresh, s=s, engine=config.head.engine, gradient=config.head.gradient))
+    for key, text in pairs.items():
+        config = with_setting(config, key, text)
+    return config
+
+
+def split(setting: str) -> tuple[str, str]:
+    """The two sides of "key=value"."""
+    key, sign, text = setting.partition("=")
+    if not sign or not key.strip():
+        raise ArcwiseError(f"a setting is written key=value, as in train.epochs=5; got {setting!r}.")
+    return key.strip(), text.strip()
+
+
+def with_setting(config: Config, key: str, text: str) -> Config:
+    """The configuration with one setting changed."""
+    owner, _, name = key.rpartition(".")
+    part = getattr(config, owner, None) if owner else config
+    hints = get_type_hints(type(part)) if dataclasses.is_dataclass(part) else {}
+    if name not in hints or dataclasses.is_dataclass(hints[name]):
+        raise unknown("setting", key, names(Config))
+    changed = replace(part, **{name: typed(key, text, hints[name])})  # type: ignore[type-var]
+    return replace(config, **{owner: changed}) if owner else changed  # type: ignore[return-value]
+
+
+def names(kind: type, prefix: str = "") -> list[str]:
+    """Every setting's full name.
+
+    >>> names(Config)[:2]
+    ['recipe', 'data.source']
+    """
+    found = []
+    for name, hint in get_type_hints(kind).items():
+        found += names(hint, f"{prefix}{name}.") if dataclasses.is_dataclass(hint) else [prefix + name]  # type: ignore[arg-type]
+    return found
+
+
+def typed(key: str, value: Any, hint: Any) -> Any:
+    """`value`, which may be text from a command line, as the type its field declares.
+
+    >>> typed("train.lr", "1e-2", float), typed("data.flip", "yes", bool), typed("head.m", "none", float | None)
+    (0.01, True, None)
+    """
+    if get_origin(hint) in (Union, types.UnionType):
+        if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
+            return None
+        hint = next(option for option in get_args(hint) if option is not type(None))
+    if hint is bool and isinstance(value, str):
+        words = {
+            "true": True,
+            "yes": True,
+            "on": True,
+            "1": True,
+            "false": False,
+            "no": False,
+            "off": False,
+            "0": False,
+        }
+        if value.lower() not in words:
+            raise ArcwiseError(f"{key} must be true or false, got {value!r}.")
+        return words[value.lower()]
+    if hint is bool:
+        return flag(key, value)
+    if hint in (int, float) and isinstance(value, str):
+        value = parsed_number(key, value, hint)
+    if hint is int:
+        return count_at_least(key, value, -(2**63))
+    if hint is float:
+        return number_in(key, value, -1e300, 1e300)
+    if not isinstance(value, str):
+        raise ArcwiseError(f"{key} must be text, got {value!r}.")
+    return value
+
+
+def parsed_number(key: str, text: str, kind: type) -> int | float:
+    """The number that a text holds, or an error that says what was expected."""
+    try:
+        return kind(text.replace("_", ""))
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise ArcwiseError(f"{key} must be {what}, got {text!r}.") from None

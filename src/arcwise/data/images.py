@@ -1,0 +1,150 @@
+"""Returns Images: pixels, labels and names of one split, and the ways to choose classes and to split."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Int, UInt8
+
+from arcwise.errors import ArcwiseError, number_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Images:
+    """Images of one split: pixels (n, height, width, channels) of 0 to 255, labels, and the classes' names.
+
+    `pixels` may be a file mapped into memory. `files` names where each image came from, if it was a file.
+
+    >>> Images(pixels=np.zeros((2, 8, 8, 1), np.uint8), y=np.array([0, 1]), names=("a", "b")).counts
+    array([1, 1])
+    """
+
+    pixels: UInt8[np.ndarray, "n h w channels"]
+    y: Int[np.ndarray, " n"]
+    names: tuple[str, ...]
+    files: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are names for."""
+        return len(self.names)
+
+    @property
+    def counts(self) -> Int[np.ndarray, " c"]:
+        """How many images each class has."""
+        return np.bincount(self.y, minlength=self.classes)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of an image."""
+        height, width, channels = self.pixels.shape[1:]
+        return height, width, channels
+
+    def take(self, index: Int[np.ndarray, " m"]) -> Images:
+        """The images of these rows, in this order."""
+        files = None if self.files is None else tuple(self.files[i] for i in index)
+        return replace(self, pixels=self.pixels[index], y=self.y[index], files=files)
+
+    def only(self, classes: list[int]) -> Images:
+        """The images of these classes, labelled 0, 1, ... in the order given.
+
+        >>> Images(pixels=np.zeros((2, 8, 8, 1), np.uint8), y=np.array([0, 1]), names=("a", "b")).only([1]).names
+        ('b',)
+        """
+        if classes == list(range(self.classes)):
+            return self
+        label = np.full(self.classes, -1, dtype=np.int64)
+        label[classes] = np.arange(len(classes))
+        rows = np.flatnonzero(label[self.y] >= 0)
+        return replace(self.take(rows), y=label[self.y[rows]], names=tuple(self.names[c] for c in classes))
+
+    def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of each channel on the scale of 0 to 1, from some 5,000 images."""
+        step = max(1, len(self) // 5_000)
+        some = self.pixels[::step].reshape(-1, self.shape[2]).astype(np.float32) / 255.0
+        mean, std = some.mean(0, dtype=np.float64), some.std(0, dtype=np.float64)
+        return tuple(round(float(v), 4) for v in mean), tuple(round(max(float(v), 1e-3), 4) for v in std)
+
+
+def with_filter(text: str) -> tuple[str, str]:
+    """The source and its class filter.
+
+    >>> with_filter("mnist[0-4]"), with_filter("mnist")
+    (('mnist', '0-4'), ('mnist', ''))
+    """
+    found = re.fullmatch(r"(.*?)(?:\[(.*)\])?", text.strip(), flags=re.DOTALL)
+    assert found is not None
+    return found[1].strip(), (found[2] or "").strip()
+
+
+def chosen(text: str, names: tuple[str, ...]) -> list[int]:
+    """The classes that a filter names: names, positions, and ranges of positions, ends included.
+
+    >>> chosen("0-2, dog", ("ant", "bee", "cat", "dog")), chosen("2-", ("ant", "bee", "cat", "dog"))
+    ([0, 1, 2, 3], [2, 3])
+    """
+    position = {name: at for at, name in enumerate(names)}
+    found: list[int] = []
+    for part in (part.strip() for part in text.split(",")):
+        span = re.fullmatch(r"(\d+)(?:\s*(-)\s*(\d*))?", part)
+        if part in position:
+            found.append(position[part])
+        elif span is None:
+            raise ArcwiseError(f"there is no class {part!r}. The classes are {shown(names)}; ranges are written 0-4.")
+        else:
+            first = int(span[1])
+            last = first if span[2] is None else int(span[3]) if span[3] else len(names) - 1
+            if not first <= last < len(names):
+                raise ArcwiseError(f"the class filter {part!r} must lie within 0-{len(names) - 1}.")
+            found += range(first, last + 1)
+    if len(set(found)) < len(found):
+        raise ArcwiseError(f"the class filter {text!r} names a class twice.")
+    return found
+
+
+def shown(names: tuple[str, ...], most: int = 12) -> str:
+    """The names as text, not too many of them."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def stratified(
+    y: Int[np.ndarray, " n"], share: float, *, seed: int
+) -> tuple[Int[np.ndarray, " kept"], Int[np.ndarray, " taken"]]:
+    """Rows that stay and rows that are taken out: the same share of every class, never a class as a whole.
+
+    A class of one image stays; one of two or more gives at least one.
+
+    >>> kept, taken = stratified(np.repeat([0, 1], [8, 4]), 0.25, seed=0)
+    >>> len(kept), len(taken)
+    (9, 3)
+    """
+    number_in("share", share, 0.0, 0.999)
+    out = np.zeros(len(y), dtype=bool)
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(y))
+    by_class = order[np.argsort(y[order], kind="stable")]
+    for rows in np.split(by_class, np.cumsum(np.bincount(y))[:-1]):
+        take = min(max(round(share * len(rows)), 1), len(rows) - 1) if share > 0 and len(rows) else 0
+        out[rows[:take]] = True
+    return np.flatnonzero(~out), np.flatnonzero(out)
+
+
+def limited(images: Images, limit: int, *, seed: int) -> Images:
+    """At most `limit` images, the same share of every class."""
+    if limit <= 0 or limit >= len(images):
+        return images
+    if limit < images.classes:
+        raise ArcwiseError(f"data.limit={limit} leaves fewer images than the {images.classes} classes. Raise it.")
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(images))
+    place = np.empty(len(images), dtype=np.float64)  # an image's place within its class, as a share of the class
+    for c in range(images.classes):
+        rows = order[images.y[order] == c]
+        place[rows] = (np.arange(len(rows)) + 0.5) / max(len(rows), 1)
+    return images.take(np.sort(np.argsort(place, kind="stable")[:limit]))

@@ -1,0 +1,112 @@
+"""Returns Batches on the training device: from pixels that lie there whole, or streamed ahead of need from disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from arcwise.config import DataConfig
+from arcwise.data.images import Images
+from arcwise.data.samplers import stream
+from arcwise.data.transforms import changed, normalised, picked
+
+PLAIN = DataConfig()
+AHEAD = 4  # batches that are read before they are needed
+
+
+class Batch(NamedTuple):
+    """Normalised images, their labels, and the rows of their set."""
+
+    x: Float[Tensor, "b channels h w"]
+    y: Int[Tensor, " b"]
+    index: Int[Tensor, " b"]
+
+
+class Loader:
+    """Batches of a set. `mean` and `std` are the preprocessing; `config` says how batches are changed at random.
+
+    Up to `resident` bytes the pixels lie on the device as they are and a batch is one gather; beyond, workers
+    read the coming batches from disk.
+
+    >>> images = Images(pixels=np.zeros((6, 8, 8, 1), np.uint8), y=np.arange(6), names=tuple("abcdef"))
+    >>> [len(batch.y) for batch in Loader(images, mean=(0.1,), std=(0.3,)).in_order(4)]
+    [4, 2]
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        *,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        config: DataConfig = PLAIN,
+        device: torch.device | str = "cpu",
+        resident: int | None = None,
+    ):
+        self.images, self.mean, self.std, self.config = images, mean, std, config
+        self.device = torch.device(device)
+        self.draw = torch.Generator(device=self.device)
+        limit = room(self.device) if resident is None else resident
+        self.y = torch.from_numpy(np.ascontiguousarray(images.y)).to(self.device)
+        self.pixels = as_tensor(images.pixels).to(self.device) if images.pixels.nbytes <= limit else None
+
+    def in_order(self, size: int) -> Iterator[Batch]:
+        """Every image once, unchanged, the last batch as small as it comes."""
+        rows = np.array_split(np.arange(len(self.images)), range(size, len(self.images), size))
+        for index, pixels, place in self.read(rows):
+            yield Batch(normalised(pixels[place], self.mean, self.std), self.y[index], index)
+
+    def training(self, order: Int[np.ndarray, "steps b"], *, seed: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from `first` on; what happens to batch i depends on the seed and i alone."""
+        for step, (index, pixels, place) in enumerate(self.read(order[first:]), start=first):
+            self.draw.manual_seed(stream("batch", seed, step))
+            x = normalised(picked(pixels, place, self.config, self.draw), self.mean, self.std)
+            yield Batch(changed(x, self.config, self.draw), self.y[index], index)
+
+    def read(self, rows: Iterable[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """For each batch: its rows, pixels on the device, and where among those pixels its images are."""
+        if self.pixels is not None:
+            for row in rows:
+                index = torch.from_numpy(row).to(self.device, non_blocking=True)
+                yield index, self.pixels, index
+            return
+        for row, pixels in ahead(self.images.pixels, rows):
+            index = torch.from_numpy(row).to(self.device)
+            yield index, pixels.to(self.device), torch.arange(len(row), device=self.device)
+
+
+def as_tensor(pixels: np.ndarray) -> Tensor:
+    """The same memory as a tensor; a file mapped from disk stays mapped."""
+    return torch.from_numpy(pixels if pixels.flags.c_contiguous and pixels.flags.writeable else pixels.copy())
+
+
+def ahead(pixels: np.ndarray, rows: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Batches of pixels, read by workers while the ones before are trained on."""
+    waiting: deque[tuple[np.ndarray, Future[np.ndarray]]] = deque()
+    with ThreadPoolExecutor(AHEAD) as workers:
+        try:
+            for row in rows:
+                waiting.append((row, workers.submit(lambda row=row: np.asarray(pixels[row]))))
+                if len(waiting) > AHEAD:
+                    first, future = waiting.popleft()
+                    yield first, torch.from_numpy(future.result())
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, torch.from_numpy(future.result())
+        finally:
+            workers.shutdown(wait=False, cancel_futures=True)
+
+
+def room(device: torch.device) -> int:
+    """How many bytes of pixels may lie on the device: a third of what is free on a GPU, 4 GiB elsewhere."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free // 3
+    return 4 * 2**30

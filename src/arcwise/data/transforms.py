@@ -1,0 +1,86 @@
+"""Returns changed batches: all images flipped, shifted, turned and covered at random, at once, on their device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from arcwise.config import DataConfig
+
+Pixels = UInt8[Tensor, "n h w channels"]
+Images = Float[Tensor, "b channels h w"]
+
+
+def picked(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: torch.Generator) -> Pixels:
+    """The rows of `index`, shifted by up to `config.shift` pixels and mirrored half of the time, in one gather.
+
+    What a shift brings in from outside is the image reflected at its border.
+    """
+    if not (config.flip or config.shift):
+        return pixels[index]
+    _, h, w, _ = pixels.shape
+    rows = shifted(len(index), h, config.shift, draw)
+    columns = shifted(len(index), w, config.shift, draw)
+    if config.flip:
+        mirror = torch.rand(len(index), 1, generator=draw, device=index.device) < 0.5
+        columns = torch.where(mirror, columns.flip(1), columns)
+    return pixels[index.view(-1, 1, 1), rows.unsqueeze(2), columns.unsqueeze(1)]
+
+
+def shifted(b: int, length: int, most: int, draw: torch.Generator) -> Int[Tensor, "b length"]:
+    """For each image the positions 0..length-1 moved by -most..most, reflected at both ends."""
+    most = min(most, length - 1)
+    by = torch.randint(-most, most + 1, (b, 1), generator=draw, device=draw.device)
+    position = (torch.arange(length, device=draw.device) + by).abs()
+    return (length - 1) - (length - 1 - position).abs()
+
+
+def normalised(pixels: Pixels, mean: Sequence[float], std: Sequence[float]) -> Images:
+    """(x / 255 - mean) / std as floating-point numbers, channels first in shape and last in memory.
+
+    >>> normalised(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), [0.5], [0.5])
+    tensor([[[[1.]]]])
+    """
+    channels = pixels.shape[3]
+    if channels == 1:  # numbers, not tensors: nothing waits for a copy to the device
+        return pixels.permute(0, 3, 1, 2).float().mul(1 / (255 * std[0])).sub(mean[0] / std[0])
+    planes = [pixels[..., c].float().mul(1 / (255 * std[c])).sub(mean[c] / std[c]) for c in range(channels)]
+    return torch.stack(planes, dim=3).permute(0, 3, 1, 2)
+
+
+def turned(x: Images, degrees: float, draw: torch.Generator) -> Images:
+    """Each image turned about its middle by up to so many degrees; the border is drawn out."""
+    b = len(x)
+    angle = (2 * torch.rand(b, generator=draw, device=x.device) - 1) * math.radians(degrees)
+    zero = torch.zeros_like(angle)
+    across = x.shape[2] / x.shape[3]
+    theta = torch.stack([angle.cos(), -angle.sin() * across, zero, angle.sin() / across, angle.cos(), zero], 1)
+    grid = F.affine_grid(theta.view(b, 2, 3), list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+
+def covered(x: Images, side: int, draw: torch.Generator) -> Images:
+    """Each image with one square set to 0, the mean, somewhere wholly or partly inside  (DeVries & Taylor 2017)."""
+    b, _, h, w = x.shape
+
+    def inside(length: int) -> Tensor:
+        middle = torch.randint(0, length, (b, 1), generator=draw, device=x.device)
+        distance = torch.arange(length, device=x.device) - middle + side // 2
+        return (distance >= 0) & (distance < side)
+
+    hole = inside(h).unsqueeze(2) & inside(w).unsqueeze(1)
+    return x.masked_fill(hole.unsqueeze(1), 0.0)
+
+
+def changed(x: Images, config: DataConfig, draw: torch.Generator) -> Images:
+    """A normalised batch turned and covered as the configuration asks."""
+    if config.rotate:
+        x = turned(x, config.rotate, draw)
+    if config.cutout:
+        x = covered(x, config.cutout, draw)
+    return x

@@ -1,0 +1,130 @@
+"""Returns configurations: each recipe is a function that says what it trains, how long it takes and what it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig
+from arcwise.errors import one_of
+
+
+def digits_2d() -> Config:
+    """Ten digits of 8 x 8 in the plane: a first look, offline.
+
+    Takes: about 10 s on two CPU cores.
+    Reaches: about 95 % test accuracy.
+    """
+    return Config(
+        data=DataConfig(source="digits"),
+        model=ModelConfig(backbone="simple_cnn", dim=2),
+        head=HeadConfig(name="arcface", m=0.3, s=8.0),
+        train=TrainConfig(epochs=30, batch=64, optimiser="adamw", lr=3e-3, weight_decay=1e-4),
+    )
+
+
+def mnist5_2d() -> Config:
+    """Digits 0 to 4 of MNIST on a circle; 5 to 9 are the classes nobody has seen.
+
+    Takes: TODO
+    Reaches: TODO
+    """
+    return Config(
+        data=DataConfig(source="mnist[0-4]", unseen="5-9"),
+        model=ModelConfig(backbone="simple_cnn", dim=2),
+        head=HeadConfig(name="arcface", m=0.5, s=16.0),
+        train=TrainConfig(epochs=20, batch=128, optimiser="adamw", lr=2e-3, weight_decay=1e-4),
+    )
+
+
+def mnist() -> Config:
+    """All ten digits of MNIST in 100 dimensions.
+
+    Takes: TODO
+    Reaches: TODO
+    """
+    return Config(
+        data=DataConfig(source="mnist", shift=2, rotate=10.0),
+        model=ModelConfig(backbone="vgg8", dim=100, norm=True, dropout=0.2),
+        head=HeadConfig(name="arcface", m=0.5, s=16.0),
+        train=TrainConfig(epochs=20, batch=512, lr=0.2, weight_decay=5e-4, ema=0.995, evaluate_every=5),
+    )
+
+
+def cifar10() -> Config:
+    """CIFAR-10 in 100 dimensions with a fast residual network.
+
+    Takes: TODO
+    Reaches: TODO
+    """
+    return Config(
+        data=DataConfig(source="cifar10", flip=True, shift=4, cutout=8),
+        model=ModelConfig(backbone="resnet9", dim=100, norm=True),
+        head=HeadConfig(name="arcface", m=0.3, s=16.0),
+        train=TrainConfig(epochs=40, batch=512, lr=0.4, weight_decay=5e-4, ema=0.998, evaluate_every=5),
+    )
+
+
+def mnist_3d() -> Config:
+    """MNIST on the sphere: VGG8 with three dimensions, 48,000 images to train on and 12,000 to validate.
+
+    Takes: TODO
+    Reaches: TODO
+    """
+    return Config(
+        data=DataConfig(source="mnist", validation=0.2, shift=2, rotate=10.0),
+        model=ModelConfig(backbone="vgg8", dim=3, norm=True, dropout=0.5),
+        head=HeadConfig(name="arcface", m=0.5, s=15.0),
+        train=TrainConfig(epochs=40, batch=256, optimiser="adamw", lr=4e-3, weight_decay=1e-4, snapshots=True),
+    )
+
+
+def faces_r50() -> Config:
+    """Faces, aligned to 112 x 112, one folder per person: iresnet50, 512 dimensions, as in the ArcFace paper.
+
+    Takes: TODO
+    Reaches: TODO
+    """
+    return Config(
+        data=DataConfig(source="folder:faces", size=112, channels=3, flip=True, test=0.02),
+        model=ModelConfig(backbone="iresnet50", dim=512, norm=True),
+        head=HeadConfig(name="arcface", m=0.5, s=64.0),
+        train=TrainConfig(
+            epochs=20, batch=512, lr=0.1, schedule="polynomial", power=2.0, warmup=1.0, clip=5.0, compile=True
+        ),
+    )
+
+
+def folder() -> Config:
+    """Your own images, one folder per class.
+
+    Takes: TODO
+    Reaches: TODO
+    """
+    return Config(
+        data=DataConfig(source="folder:images", size=64, channels=3, flip=True, shift=4, cutout=16),
+        model=ModelConfig(backbone="resnet9", dim=128, norm=True),
+        head=HeadConfig(name="arcface", m=0.3),
+        train=TrainConfig(epochs=30, batch=64, optimiser="adamw", lr=2e-3, weight_decay=1e-2),
+    )
+
+
+RECIPES: dict[str, Callable[[], Config]] = {
+    "digits-2d": digits_2d,
+    "mnist5-2d": mnist5_2d,
+    "mnist": mnist,
+    "mnist-3d": mnist_3d,
+    "cifar10": cifar10,
+    "faces-r50": faces_r50,
+    "folder": folder,
+}
+
+
+def recipe(name: str) -> Config:
+    """The configuration of a recipe, by its name.
+
+    >>> recipe("digits-2d").recipe
+    'digits-2d'
+    """
+    from dataclasses import replace
+
+    return replace(RECIPES[one_of("recipe", name, RECIPES)](), recipe=name)

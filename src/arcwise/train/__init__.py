@@ -1,0 +1,5 @@
+"""Returns Runs: `train` takes a configuration to a finished, resumable folder."""
+
+from arcwise.train.loop import train as train
+
+__all__ = ["train"]

@@ -1,0 +1,84 @@
+"""Returns whether a step may be taken: loss and gradients are checked on the device before the optimiser moves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from arcwise.errors import ArcwiseError
+
+
+class Guard:
+    """Holds the optimiser back from the first step on whose loss or gradient is not finite.
+
+    On a GPU the answer stays there: the fused optimisers read it (`found_inf`) and leave every weight as it is, and
+    the loop asks for it once per group of steps. Elsewhere the question is asked at once.
+    """
+
+    def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device):
+        self.optimiser, self.device = optimiser, device
+        self.bad = torch.zeros((), device=device)
+        self.first = torch.zeros((), device=device, dtype=torch.int64)
+        self.on_device = device.type == "cuda"
+        if self.on_device:
+            optimiser.found_inf = self.bad  # type: ignore[attr-defined]
+
+    def admit(self, loss: Tensor, norm: Tensor, step: int) -> bool:
+        """Whether the caller may step; on a GPU always, because there the optimiser itself is held back."""
+        wrong = ~(loss.isfinite() & norm.isfinite())
+        if not self.on_device:
+            if wrong:
+                self.bad.fill_(1.0)
+                self.first.fill_(step)
+            return not wrong
+        newly = wrong & (self.bad == 0)
+        self.first += newly * (step - self.first)
+        self.bad.copy_(torch.maximum(self.bad, wrong.float()))
+        return True
+
+    def failed_at(self) -> int | None:
+        """The first step that was not finite, or None. Waits for the device."""
+        return int(self.first) if bool(self.bad) else None
+
+
+def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
+    """The length of the whole gradient, without waiting for the device."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[arg-type]
+
+
+def clip(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
+    """Shortens the whole gradient to `most` where it is longer."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    torch._foreach_mul_(gradients, (most / (norm + 1e-12)).clamp(max=1.0))
+
+
+def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) -> tuple[str, str]:
+    """The name of the first tensor that is not finite, on the way from weights to gradients, and the likely cause."""
+    for name, parameter in named:
+        if not parameter.isfinite().all():
+            return (
+                f"the weight {name}",
+                "the weights were not finite before this step; the model it started from is damaged",
+            )
+    if not x.isfinite().all():
+        return "the embeddings", "the network overflows: the learning rate is too high, or the weights have grown"
+    if not loss.isfinite().all():
+        return "the loss", "the head or its margin is not finite for finite embeddings"
+    for name, parameter in named:
+        if parameter.grad is not None and not parameter.grad.isfinite().all():
+            return (
+                f"the gradient of {name}",
+                "a gradient overflows: the learning rate is too high, or a layer saturates",
+            )
+    return "nothing in a repetition of the step", "the step was not finite once and is when repeated"
+
+
+def stopped(step: int, found: tuple[str, str], lr: float, checkpoint: str) -> ArcwiseError:
+    """The error that ends a training that went out of bounds."""
+    name, cause = found
+    return ArcwiseError(
+        f"training stopped at step {step}: {name} holds numbers that are not finite. Likely cause: {cause} "
+        f"(the learning rate there was {lr:.3g}). No weight has moved since the step before. {checkpoint} "
+        "Try a lower train.lr, a longer train.warmup, or train.clip=1."
+    )

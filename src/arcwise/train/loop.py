@@ -1,0 +1,534 @@
+"""Returns a finished Run: data, network and head brought together, stepped, watched, saved, and resumed exactly."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import arcwise
+from arcwise.advise import advise
+from arcwise.config import Config, HeadConfig
+from arcwise.data import Batch, Loader, Splits, load
+from arcwise.data.samplers import order, stream
+from arcwise.embed import embed, has_bf16
+from arcwise.errors import ArcwiseError
+from arcwise.heads import Head, LinearHead, head_from
+from arcwise.model import Embedder, Preprocessing, read_weights
+from arcwise.records import Run, write
+from arcwise.sphere import angle, clip, normalise
+from arcwise.train import checkpoint, finite
+from arcwise.train.checkpoint import Progress
+from arcwise.train.evaluate import evaluate, judged, with_prototypes
+from arcwise.train.journal import Journal, Listener
+from arcwise.train.optim import Average, optimiser
+from arcwise.train.schedule import margin_strength, rate
+from arcwise.train.signals import Interrupted, Signals
+
+SNAPSHOT = 5_000  # points of a split that are kept of each epoch
+CLASS_MEANS_FROM = 50_000  # images at most that prototypes of a fine-tuned model are taken from
+
+
+def train(
+    config: Config,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    splits: Splits | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener | None = None,
+) -> Run:
+    """The finished run in folder `out`; with `resume`, the one that is there is gone on with, to the same end.
+
+    `splits` takes the place of the data that the configuration names. `listener` is told what the journal is.
+
+    >>> import tempfile
+    >>> from arcwise.recipes import recipe
+    >>> from arcwise.config import overridden
+    >>> run = train(overridden(recipe("digits-2d"), ["train.epochs=2"]), tempfile.mkdtemp() + "/run", device="cpu")
+    >>> run.metrics["epochs"]
+    2
+    """
+    run, place = Run(Path(out)), chosen_device(device)
+    with run.locked(), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        start = Embedder.load(config.init) if config.init else None
+        if start is not None:
+            config = fitted_to(config, start)
+        if run.exists() and resume:
+            config = same_config(Run.open(out), config)
+            if run.finished:
+                return run
+        elif run.exists():
+            raise ArcwiseError(f"{out} holds a run already. Add --resume to go on with it, or choose another --out.")
+        splits = splits or load(config.data, data_dir=data_dir, tell=telling(listener))
+        config = resolved(config, splits)
+        if not run.exists():
+            Run.create(out, dataclasses.asdict(config), **circumstances(config, place, run))
+        trainer = Trainer(run, config, splits, device=place, listener=listener, start=start)
+        trainer.fit()
+        return trainer.finish()
+
+
+class Trainer:
+    """All that moves in a training run, and the steps that move it."""
+
+    def __init__(
+        self,
+        run: Run,
+        config: Config,
+        splits: Splits,
+        *,
+        device: torch.device,
+        listener: Listener | None = None,
+        start: Embedder | None = None,
+    ):
+        self.run, self.config, self.splits, self.device = run, config, splits, device
+        self.model, self.head = self.built(start)
+        both = nn.ModuleDict({"embedder": self.model, "head": self.head})
+        self.average = Average(both, config.train.ema) if config.train.ema else None
+        self.both, self.modules = both, {"model": both}
+        if self.average is not None:
+            self.modules["average"] = self.average.module
+        self.optimiser = optimiser(self.model, self.head, config.train)
+        self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self.guard = finite.Guard(self.optimiser, device)
+        if start is not None and not checkpoint.existing(run):
+            self.start_at_class_means()
+        torch.manual_seed(stream("steps", config.seed))
+        self.progress = checkpoint.restore(run, self.modules, self.optimiser) or Progress()
+        self.forward = torch.compile(self.model) if config.train.compile else self.model
+        look = self.model.preprocessing
+        self.loader = Loader(splits.train, mean=look.mean, std=look.std, config=config.data, device=device)
+        self.batch = min(config.train.batch, len(splits.train))
+        self.steps = len(splits.train) // self.batch  # in an epoch
+        self.total = self.steps * config.train.epochs
+        self.amp = config.train.amp and has_bf16(device)
+        self.journal = Journal(run, step=self.progress.step, listener=listener, tensorboard=config.train.tensorboard)
+        self.tally = torch.zeros(5, device=device)
+        if self.progress.within:
+            self.tally += torch.tensor(self.progress.within, device=device)
+        self.saved_at = self.group_began = time.monotonic()
+
+    def built(self, start: Embedder | None) -> tuple[Embedder, Head | LinearHead]:
+        """The network and the head, from one seed each: every head meets the same network."""
+        config, images = self.config, self.splits.train
+        torch.manual_seed(stream("network", config.seed))
+        model = start
+        if model is None:
+            mean, std = images.mean_and_std()
+            look = Preprocessing(side=images.shape[0], channels=images.shape[2], mean=mean, std=std)
+            model = Embedder(config.model, preprocessing=look)
+        model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
+        torch.manual_seed(stream("head", config.seed))
+        head = built_head(config.head, model.dim, images.classes)
+        if config.train.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model.to(self.device), head.to(self.device)
+
+    # ------------------------------------------------------------------------------------ the loop
+
+    def fit(self) -> None:
+        """Steps until the last epoch is over, or the validation accuracy has stopped rising."""
+        self.journal.listener(self.outline())
+        with Signals() as signals, fast_products(self.device):
+            if self.progress.step == 0:
+                self.snapshot(0)
+            began, before = time.monotonic(), self.progress.seconds
+            while self.progress.step < self.total and not self.out_of_patience():
+                epoch, first = divmod(self.progress.step, self.steps)
+                self.enter_epoch(epoch)
+                for batch in self.epoch_batches(epoch, first):
+                    self.step(batch)
+                    self.progress.seconds = before + time.monotonic() - began
+                    if self.progress.step % self.steps == 0:
+                        self.end_epoch(epoch + 1)
+                    self.save_if_due(signals)
+            self.close_group()
+            self.save()
+
+    def epoch_batches(self, epoch: int, first: int):
+        """The batches of an epoch that are still to come."""
+        config = self.config
+        rows = order(
+            self.splits.train.y,
+            config.train.sampling,
+            batch=self.batch,
+            per_class=config.train.per_class,
+            seed=stream("order", config.seed, epoch),
+        )
+        return self.loader.training(rows, seed=stream("augment", config.seed, epoch), first=first)
+
+    def step(self, batch: Batch) -> None:
+        """One step of the optimiser: forward, backward, the check, then the weights move."""
+        self.set_pace()
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self.backward(batch)
+        norm = finite.gradient_norm(self.parameters)
+        if not self.guard.admit(loss, norm, self.progress.step + 1):
+            self.stop_for_numbers()
+        if self.config.train.clip:
+            finite.clip(self.parameters, norm, self.config.train.clip)
+        self.optimiser.step()
+        self.progress.step += 1
+        if self.average is not None:
+            self.average.update(self.both, self.progress.step)
+        self.norm = norm
+        if self.progress.step % self.config.train.journal_every == 0:
+            self.close_group()
+
+    def set_pace(self) -> None:
+        """Learning rates and the margin's strength for the coming step."""
+        done = (self.progress.step + 1) / self.steps
+        self.lr = self.config.train.lr * rate(done, self.config.train)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.lr * group["share"]
+        self.head.strength = margin_strength(done, self.config.train)
+
+    def backward(self, batch: Batch) -> Tensor:
+        """The mean loss of the batch, its gradient left in the parameters; parts of a batch add up to it."""
+        total = torch.zeros((), device=self.device)
+        parts = self.config.train.accumulate
+        for x, y in zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True):
+            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):
+                embedded = self.forward(x)
+            embedded = embedded.float()
+            if self.device.type == "cpu" and not embedded.detach().isfinite().all():
+                self.stop_for_numbers()
+            losses, own, other = self.head.losses(embedded, y)
+            loss = losses.sum() / len(batch.y)
+            loss.backward()
+            total += loss.detach()
+            self.count(losses.detach(), own.detach(), other, embedded.detach(), y)
+        return total
+
+    @torch.no_grad()
+    def count(self, losses: Tensor, own: Tensor, other: Tensor, x: Tensor, y: Tensor) -> None:
+        """Adds a batch to the sums of the journal's next line: loss, both angles, correct answers."""
+        correct = own > other
+        if isinstance(self.head, LinearHead):  # its own numbers are logits
+            scores = self.head.score(x, y)
+            own, other = scores.cos_y, scores.cos_other
+        angles = (angle(clip(cos, -1.0, 1.0)).sum() for cos in (own, other))
+        self.tally[:4] += torch.stack([losses.sum(), *angles, correct.sum()])
+        self.tally[4] += len(y)
+
+    def close_group(self) -> None:
+        """One line of the journal for the steps since the last; here the loop waits for the device, and only here."""
+        failed = self.guard.failed_at()
+        if failed is not None:
+            self.stop_for_numbers(failed)
+        loss, own, other, correct, images = self.tally.tolist()
+        if not images:
+            return
+        now = time.monotonic()
+        self.journal.write(
+            "steps", step=self.progress.step, epoch=self.progress.step / self.steps, loss=loss / images,
+            accuracy=correct / images, angle_own=own / images, angle_other=other / images, gradient=float(self.norm), lr=self.lr,
+            margin=self.head.strength, images_per_second=images / max(now - self.group_began, 1e-9),
+            seconds=self.progress.seconds,
+        )  # fmt: skip
+        self.tally.zero_()
+        self.group_began = now
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Training mode, with what has to rest at rest."""
+        self.both.train()
+        resting = epoch < self.config.train.frozen_epochs
+        self.model.backbone.requires_grad_(not resting)
+        for module in self.model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and (resting or self.frozen_norms):
+                module.eval()
+
+    @property
+    def frozen_norms(self) -> bool:
+        """Whether batch norms keep their statistics throughout."""
+        return self.config.train.batch_norm == "frozen"
+
+    def end_epoch(self, epoch: int) -> None:
+        """Evaluation, snapshots, and the best model so far where training may stop early."""
+        config = self.config.train
+        if epoch % config.evaluate_every and epoch != config.epochs:
+            return
+        paused = time.monotonic()
+        part = "validation" if self.splits.validation is not None else "test"
+        model, head = self.final
+        found = evaluate(model, head, self.splits.parts[part], mirror=config.mirror)
+        self.journal.write("evaluation", step=self.progress.step, epoch=epoch, part=part, **found)
+        self.snapshot(epoch)
+        if found["accuracy"] > self.progress.best:
+            self.progress.best, self.progress.best_epoch = found["accuracy"], epoch
+            if config.patience:
+                self.keep_best()
+        self.enter_epoch(epoch)
+        self.group_began += time.monotonic() - paused  # the journal's speed is that of training
+
+    @property
+    def final(self) -> tuple[Embedder, Head | LinearHead]:
+        """The network and the head that count: the averaged ones where there is an average."""
+        both = self.both if self.average is None else self.average.module
+        return both["embedder"], both["head"]  # type: ignore[return-value]
+
+    def out_of_patience(self) -> bool:
+        """Whether the validation accuracy has not risen for `patience` epochs."""
+        epoch = self.progress.step // self.steps
+        patience = self.config.train.patience
+        return patience > 0 and epoch - self.progress.best_epoch >= patience
+
+    # ------------------------------------------------------------------------------------ saving
+
+    def save(self) -> Path:
+        """A checkpoint of this very step."""
+        self.progress.within = self.tally.tolist()
+        path = checkpoint.save(self.run, self.progress, self.modules, self.optimiser)
+        self.saved_at = time.monotonic()
+        return path
+
+    def save_if_due(self, signals: Signals) -> None:
+        """A checkpoint when the last is old enough, or when somebody asks for an end."""
+        if signals.asked is not None:
+            if (failed := self.guard.failed_at()) is not None:
+                self.stop_for_numbers(failed)
+            self.save()
+            raise Interrupted(f"stopped and saved at step {self.progress.step}.", signals.asked)
+        if time.monotonic() - self.saved_at >= self.config.train.checkpoint_every and self.guard.failed_at() is None:
+            self.save()
+
+    def keep_best(self) -> None:
+        """The weights with the best validation accuracy so far, beside the checkpoints."""
+        from safetensors.torch import save
+
+        both = self.both if self.average is None else self.average.module
+        tensors = {name: value.detach().cpu().contiguous() for name, value in both.state_dict().items()}
+        write(self.run.path / "checkpoints" / "best.safetensors", save(tensors))
+
+    def snapshot(self, epoch: int) -> None:
+        """Embeddings of some training and test images after an epoch, for animations, in half precision."""
+        if not self.config.train.snapshots:
+            return
+        model, head = self.final
+        for part in ("train", "validation", "test"):
+            images = self.splits.parts.get(part)
+            if images is not None:
+                rows = some_rows(len(images), SNAPSHOT)
+                found = replace(embed(model, images.take(rows)), index=rows)
+                told = {"part": part, "epoch": epoch, **self.origin, **judged(head, found)}
+                found = with_prototypes(found, head, told)
+                found.save(self.run.path / "embeddings" / f"{part}-epoch-{epoch:03d}.safetensors", half=True)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where embeddings of this run come from."""
+        return {"source": self.config.data.source, "head": head_text(self.config.head), "seed": self.config.seed}
+
+    def finish(self) -> Run:
+        """The run with its model, embeddings and final numbers; metrics.json comes last and says that all is there."""
+        model, head = self.final
+        best = self.run.path / "checkpoints" / "best.safetensors"
+        if self.config.train.patience and best.is_file():
+            both = nn.ModuleDict({"embedder": model, "head": head})
+            both.load_state_dict(read_weights(best)[0])
+        model.save(self.run.model)
+        metrics: dict[str, Any] = {}
+        for part, images in self.splits.parts.items():
+            if part == "train":
+                continue
+            found = embed(model, images, mirror=self.config.train.mirror)
+            if part != "unseen":
+                metrics[part] = judged(head, found)
+            found = with_prototypes(found, head, {"part": part, **self.origin})
+            found.save(self.run.path / "embeddings" / f"{part}.safetensors")
+        metrics |= {
+            "seconds": round(self.progress.seconds, 3), "steps": self.progress.step,
+            "epochs": self.progress.step // self.steps, "images": self.progress.step * self.batch,
+            "parameters": sum(p.numel() for p in model.parameters()), "device": device_name(self.device),
+            "seed": self.config.seed, "broken_images": len(self.splits.broken),
+        }  # fmt: skip
+        (self.run.path / "figures").mkdir(exist_ok=True)
+        write(self.run.path / "metrics.json", json.dumps(metrics, indent=1))
+        self.journal.write("finished", **{"step": self.progress.step, **metrics["test"], "seconds": metrics["seconds"]})
+        return self.run
+
+    # ------------------------------------------------------------------------------------ when it goes wrong
+
+    def stop_for_numbers(self, step: int | None = None) -> None:
+        """Ends training: repeats the step that went wrong, without moving anything, to name what was not finite."""
+        step = self.progress.step + 1 if step is None else step
+        epoch, row = divmod(step - 1, self.steps)
+        batch = next(iter(self.epoch_batches(epoch, row)))
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):
+            x = self.model(batch.x).float()
+        loss = x.sum() * torch.nan
+        with contextlib.suppress(ArcwiseError):  # on the CPU the head itself refuses what is not finite
+            loss = self.head(x, batch.y)
+            loss.backward()
+        named = [(name.removeprefix("embedder."), p) for name, p in self.both.named_parameters()]
+        kept = checkpoint.existing(self.run)
+        last = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
+        raise finite.stopped(step, finite.diagnosis(x, loss, named), self.lr, last)
+
+    def start_at_class_means(self) -> None:
+        """Prototypes at the class means of the model that training starts from."""
+        images = self.splits.train
+        rows = some_rows(len(images), CLASS_MEANS_FROM)
+        found = embed(self.model, images.take(rows))
+        x, y = normalise(torch.from_numpy(found.x)), torch.from_numpy(found.y)
+        means = torch.zeros(images.classes, found.dim).index_add_(0, y, x)
+        known = (torch.bincount(y, minlength=images.classes) > 0).view(-1, *[1] * (self.head.weight.ndim - 1))
+        means = normalise(means) if self.head.weight.ndim == 2 else normalise(means).unsqueeze(1)
+        with torch.no_grad():
+            w = self.head.weight
+            near = means.to(w) + (0.01 * w if w.ndim == 3 else 0.0)  # sub-centres apart from one another
+            w.copy_(torch.where(known.to(w.device), near.expand_as(w), w))
+
+    def outline(self) -> dict[str, Any]:
+        """What a listener needs to know before the first step."""
+        return {
+            "kind": "start", "total": self.total, "step": self.progress.step, "epochs": self.config.train.epochs,
+            "steps_per_epoch": self.steps, "images": {name: len(part) for name, part in self.splits.parts.items()},
+            "classes": self.splits.train.classes, "device": device_name(self.device), "out": str(self.run.path),
+            "head": head_text(self.config.head), "broken": self.splits.broken,
+        }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- before the first step
+
+
+def resolved(config: Config, splits: Splits) -> Config:
+    """The configuration with everything decided: the advisor's scale where none was given."""
+    head = config.head
+    if not head.linear and head.s is None and "s=" not in head.name:
+        head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
+    if config.train.patience and splits.validation is None:
+        raise ArcwiseError("train.patience watches validation images: set data.validation=0.1 as well.")
+    return replace(config, head=head)
+
+
+def built_head(config: HeadConfig, dim: int, classes: int) -> Head | LinearHead:
+    """The head that a configuration describes."""
+    return head_from(head_text(config), dim, classes, engine=config.engine, gradient=config.gradient)
+
+
+def head_text(config: HeadConfig) -> str:
+    """The head as one line of text.
+
+    >>> head_text(HeadConfig(name="arcface", m=0.3, s=16.0))
+    'arcface:m=0.3,s=16'
+    """
+    given = [
+        f"{key}={value:g}" for key, value in (("m", config.m), ("s", config.s), ("k", config.k)) if value is not None
+    ]
+    if not given:
+        return config.name
+    return config.name + ("," if ":" in config.name else ":") + ",".join(given)
+
+
+def fitted_to(config: Config, start: Embedder) -> Config:
+    """The configuration with the network and the image size of the model that training starts from."""
+    look = start.preprocessing
+    data = replace(config.data, size=look.side, channels=look.channels)
+    return replace(config, data=data, model=start.config)
+
+
+def same_config(run: Run, config: Config) -> Config:
+    """The configuration that the run was started with, or an error when another is asked for."""
+    old = Config.from_json(json.dumps(run.config))
+    before, now = flat(dataclasses.asdict(old)), flat(dataclasses.asdict(config))
+    unlike = [k for k in now if now[k] != before[k] and not (k == "head.s" and now[k] is None)]
+    if unlike:
+        said = ", ".join(f"{key} was {before[key]!r}, now {now[key]!r}" for key in unlike[:6])
+        raise ArcwiseError(
+            f"{run.path} was started with other settings: {said}. Give the same, or choose another --out."
+        )
+    return old
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by their full names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def circumstances(config: Config, device: torch.device, run: Run) -> dict[str, Any]:
+    """What else a run's config.json tells: versions, device, commit, and the command that resumes it."""
+    resume = ["arcwise", "train", *sys.argv[2:]] if sys.argv[1:2] == ["train"] else None
+    if resume is not None and "--resume" not in resume:
+        resume.append("--resume")
+    told = {
+        "versions": {"arcwise": arcwise.__version__, "torch": torch.__version__, "numpy": np.__version__,
+                     "python": platform.python_version()},
+        "seed": config.seed, "device": device_name(device), "threads": torch.get_num_threads(), "commit": commit(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }  # fmt: skip
+    return {**told, "resume": shlex.join(resume)} if resume else told
+
+
+def commit() -> str | None:
+    """The git commit of the working folder, with a mark when files were changed since; None outside of git."""
+    try:
+        said = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+                              capture_output=True, text=True, timeout=10)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return said.stdout.strip() or None
+
+
+def chosen_device(name: str) -> torch.device:
+    """The device of this name; "auto" is the best there is."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0]
+        raise ArcwiseError(f"device {name!r} cannot be used here ({first}). Choose auto, cpu or cuda.") from None
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
+@contextlib.contextmanager
+def fast_products(device: torch.device):
+    """On a GPU: float32 products in TF32 and convolutions searched for the fastest, while training lasts."""
+    if device.type != "cuda":
+        yield
+        return
+    precision, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.benchmark = benchmark
+
+
+def some_rows(n: int, most: int) -> np.ndarray:
+    """At most so many rows of n, spread evenly, always the same."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+
+def telling(listener: Listener | None):
+    """A data source's progress, passed on to the listener."""
+    if listener is None:
+        return None
+    return lambda what, done, total: listener({"kind": "data", "what": what, "done": done, "total": total})

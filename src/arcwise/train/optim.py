@@ -1,0 +1,63 @@
+"""Returns the optimiser with its groups, and keeps the averaged copy of the weights."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from arcwise.config import TrainConfig
+from arcwise.model import Embedder
+
+
+def optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """SGD with Nesterov's momentum, or AdamW, over the groups of `groups`; on a GPU in one kernel per step."""
+    device = next(head.parameters()).device
+    fused = True if device.type == "cuda" else None
+    if config.optimiser == "adamw":
+        return torch.optim.AdamW(groups(model, head, config), lr=config.lr, fused=fused)
+    nesterov = config.momentum > 0
+    return torch.optim.SGD(
+        groups(model, head, config), lr=config.lr, momentum=config.momentum, nesterov=nesterov, fused=fused
+    )
+
+
+def groups(model: Embedder, head: nn.Module, config: TrainConfig) -> list[dict]:
+    """Parameters by owner (backbone, neck, head) and by decay; `share` is each owner's part of the learning rate.
+
+    Weight decay acts on matrices and convolutions, not on biases and the parameters of norms and activations.
+    """
+    owners = ((model.backbone, config.backbone_lr), (model.neck, 1.0), (head, config.head_lr))
+    made = []
+    for owner, share in owners:
+        for decays in (True, False):
+            params = [p for p in owner.parameters() if (p.ndim > 1) == decays]
+            if params:
+                made.append({"params": params, "weight_decay": config.weight_decay * decays, "share": share})
+    return made
+
+
+class Average:
+    """The exponential moving average of all weights and statistics: a <- decay a + (1 - decay) w after each step.
+
+    In the first steps the decay is smaller, (1 + t) / (10 + t), so that the start is soon forgotten.
+    """
+
+    def __init__(self, module: nn.Module, decay: float):
+        self.module, self.decay = copy.deepcopy(module).eval().requires_grad_(False), decay
+        self.ours, self.ours_whole = kinds(self.module)
+
+    @torch.no_grad()
+    def update(self, module: nn.Module, step: int) -> None:
+        """Moves the average towards the weights."""
+        theirs, whole = kinds(module)
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.ours, theirs, 1.0 - decay)
+        torch._foreach_copy_(self.ours_whole, whole)
+
+
+def kinds(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """A module's tensors: those that can be averaged, and the whole numbers."""
+    tensors = [t.detach() for t in (*module.parameters(), *module.buffers())]
+    return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]
