@@ -34,6 +34,7 @@ from arcwise.train.checkpoint import Progress
 from arcwise.train.evaluate import evaluate, judged, with_prototypes
 from arcwise.train.journal import Journal, Listener
 from arcwise.train.optim import Average, optimiser
+from arcwise.train.recording import Recording
 from arcwise.train.schedule import margin_strength, rate
 from arcwise.train.signals import Interrupted, Signals
 
@@ -117,6 +118,8 @@ class Trainer:
         self.total = self.steps * config.train.epochs
         self.amp = config.train.amp and has_bf16(device)
         self.journal = Journal(run, step=self.progress.step, listener=listener, tensorboard=config.train.tensorboard)
+        self.recordings: dict[bool, Recording] = {}
+        self.recorded_strength = 1.0
         self.tally = torch.zeros(5, device=device)
         if self.progress.within:
             self.tally += torch.tensor(self.progress.within, device=device)
@@ -174,9 +177,7 @@ class Trainer:
     def step(self, batch: Batch) -> None:
         """One step of the optimiser: forward, backward, the check, then the weights move."""
         self.set_pace()
-        self.optimiser.zero_grad(set_to_none=True)
-        loss = self.backward(batch)
-        norm = finite.gradient_norm(self.parameters)
+        loss, norm = self.recorded(batch)
         if not self.guard.admit(loss, norm, self.progress.step + 1):
             self.stop_for_numbers()
         if self.config.train.clip:
@@ -197,22 +198,40 @@ class Trainer:
             group["lr"] = self.lr * group["share"]
         self.head.strength = margin_strength(done, self.config.train)
 
-    def backward(self, batch: Batch) -> Tensor:
-        """The mean loss of the batch, its gradient left in the parameters; parts of a batch add up to it."""
-        total = torch.zeros((), device=self.device)
+    def recorded(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Loss and length of the gradient; on a GPU replayed from a recording, one per way of training."""
+        if not (self.config.train.record and self.device.type == "cuda"):
+            self.forget_gradients()
+            return self.backward(batch.x, batch.y)
+        rests = not next(self.model.backbone.parameters()).requires_grad
+        if rests not in self.recordings or self.head.strength != self.recorded_strength:
+            self.recordings = {rests: Recording(self.backward, self.forget_gradients)}
+            self.recorded_strength = self.head.strength
+        return self.recordings[rests](batch.x, batch.y)  # type: ignore[return-value]
+
+    def forget_gradients(self) -> None:
+        """No gradient is left from the step before."""
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def backward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean loss of a batch and the length of its gradient, which is left in the parameters.
+
+        A batch in several parts has the same loss, and the same gradient but for the batch norms.
+        """
+        total, b = torch.zeros((), device=self.device), len(y)
         parts = self.config.train.accumulate
-        for x, y in zip(batch.x.tensor_split(parts), batch.y.tensor_split(parts), strict=True):
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):
-                embedded = self.forward(x)
+        for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
+            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False):
+                embedded = self.forward(some)
             embedded = embedded.float()
             if self.device.type == "cpu" and not embedded.detach().isfinite().all():
                 self.stop_for_numbers()
-            losses, own, other = self.head.losses(embedded, y)
-            loss = losses.sum() / len(batch.y)
+            losses, own, other = self.head.losses(embedded, labels)
+            loss = losses.sum() / b
             loss.backward()
             total += loss.detach()
-            self.count(losses.detach(), own.detach(), other, embedded.detach(), y)
-        return total
+            self.count(losses.detach(), own.detach(), other, embedded.detach(), labels)
+        return total, finite.gradient_norm(self.parameters)
 
     @torch.no_grad()
     def count(self, losses: Tensor, own: Tensor, other: Tensor, x: Tensor, y: Tensor) -> None:
@@ -236,8 +255,8 @@ class Trainer:
         now = time.monotonic()
         self.journal.write(
             "steps", step=self.progress.step, epoch=self.progress.step / self.steps, loss=loss / images,
-            accuracy=correct / images, angle_own=own / images, angle_other=other / images, gradient=float(self.norm), lr=self.lr,
-            margin=self.head.strength, images_per_second=images / max(now - self.group_began, 1e-9),
+            accuracy=correct / images, angle_own=own / images, angle_other=other / images,
+            gradient=float(self.norm), lr=self.lr, margin=self.head.strength, images_per_second=images / max(now - self.group_began, 1e-9),
             seconds=self.progress.seconds,
         )  # fmt: skip
         self.tally.zero_()
