@@ -24,10 +24,13 @@ def embed(
     *,
     batch: int = BATCH,
     mirror: bool = False,
+    amp: bool = False,
     about: Mapping[str, Any] | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Embeddings:
     """The embeddings of all images, in their order; `mirror` adds those of the mirror images to them.
+
+    `amp` computes in bf16 on a GPU that has it: faster, and angles move by a tenth of a degree or so.
 
     The model stays on its device and comes back in the mode it was in.
 
@@ -45,7 +48,7 @@ def embed(
     model.eval()
     try:
         for part in loader.in_order(batch):
-            rows.append(embedded(model, part.x, mirror=mirror).cpu())
+            rows.append(embedded(model, part.x, mirror=mirror, amp=amp).cpu())
             done += len(part.y)
             if tell is not None:
                 tell(done, len(images))
@@ -56,9 +59,11 @@ def embed(
 
 
 @torch.inference_mode()
-def embedded(model: Embedder, x: Float[Tensor, "b channels h w"], *, mirror: bool = False) -> Float[Tensor, "b d"]:
-    """The float32 embeddings of one normalised batch; in bf16 on a GPU that has it."""
-    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=has_bf16(x.device)):
+def embedded(
+    model: Embedder, x: Float[Tensor, "b channels h w"], *, mirror: bool = False, amp: bool = False
+) -> Float[Tensor, "b d"]:
+    """The float32 embeddings of one normalised batch."""
+    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp and has_bf16(x.device)):
         out = model(x).float()
         return out + model(x.flip(3)).float() if mirror else out
 

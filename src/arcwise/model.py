@@ -79,7 +79,9 @@ class Embedder(nn.Module):
         return self.config.dim
 
     def forward(self, x: Float[Tensor, "b channels h w"]) -> Float[Tensor, "b d"]:
-        return self.neck(self.backbone(x))
+        features = self.backbone(x)
+        with torch.autocast(x.device.type, enabled=False):  # bf16 would round angles to a fifth of a degree
+            return self.neck(features.float())
 
     def save(self, path: str | Path) -> Path:
         """The path of the one safetensors file that now holds weights, preprocessing, names and configuration."""

@@ -7,9 +7,13 @@ from torch import Tensor, nn
 from arcwise.errors import ArcwiseError
 
 
-def block(inputs: int, outputs: int) -> list[nn.Module]:
-    """Convolution 3 x 3, batch norm, ReLU; no bias before a batch norm."""
-    return [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+def block(inputs: int, outputs: int, *, pool: bool = False) -> list[nn.Module]:
+    """Convolution 3 x 3, batch norm, ReLU, and 2 x 2 max pooling if asked for; no bias before a batch norm.
+
+    The pooling comes before the ReLU: the two commute, and the ReLU then has a quarter of the work.
+    """
+    first = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs)]
+    return [*first, *([nn.MaxPool2d(2)] if pool else []), nn.ReLU(inplace=True)]
 
 
 def halved(side: int, times: int, name: str) -> int:
@@ -28,7 +32,7 @@ class SimpleCNN(nn.Module):
         super().__init__()
         flat = 64 * halved(side, 2, "simple_cnn") ** 2
         self.body = nn.Sequential(
-            *block(channels, 32), nn.MaxPool2d(2), *block(32, 64), nn.MaxPool2d(2), nn.Flatten(),
+            *block(channels, 32, pool=True), *block(32, 64, pool=True), nn.Flatten(),
             nn.Linear(flat, 128, bias=False), nn.BatchNorm1d(128), nn.ReLU(inplace=True), nn.Dropout(dropout),
         )  # fmt: skip
 
@@ -44,7 +48,7 @@ class VGG8(nn.Module):
         left = halved(side, 3, "vgg8")
         layers: list[nn.Module] = []
         for inputs, outputs in ((channels, 16), (16, 32), (32, 64)):
-            layers += [*block(inputs, outputs), *block(outputs, outputs), nn.MaxPool2d(2)]
+            layers += [*block(inputs, outputs), *block(outputs, outputs, pool=True)]
         self.body = nn.Sequential(*layers, nn.BatchNorm2d(64), nn.Dropout(dropout), nn.Flatten())
         self.features = 64 * left**2
 

@@ -17,9 +17,11 @@ from arcwise.sphere import angle
 BLOCK = 4096
 
 
-def evaluate(model: Embedder, head: Head | LinearHead, images: Images, *, mirror: bool = False) -> dict[str, float]:
+def evaluate(
+    model: Embedder, head: Head | LinearHead, images: Images, *, mirror: bool = False, amp: bool = False
+) -> dict[str, float]:
     """Accuracy, loss, mean angles (radians) to the own and the nearest other centre; no margin but in the loss."""
-    return judged(head, embed(model, images, mirror=mirror))
+    return judged(head, embed(model, images, mirror=mirror, amp=amp))
 
 
 @torch.no_grad()

@@ -221,6 +221,8 @@ class Trainer:
         total, b = torch.zeros((), device=self.device), len(y)
         parts = self.config.train.accumulate
         for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
+            if not self.config.train.channels_last:
+                some = some.clone(memory_format=torch.contiguous_format)
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False):
                 embedded = self.forward(some)
             embedded = embedded.float()
@@ -284,7 +286,7 @@ class Trainer:
         paused = time.monotonic()
         part = "validation" if self.splits.validation is not None else "test"
         model, head = self.final
-        found = evaluate(model, head, self.splits.parts[part], mirror=config.mirror)
+        found = evaluate(model, head, self.splits.parts[part], mirror=config.mirror, amp=self.amp)
         self.journal.write("evaluation", step=self.progress.step, epoch=epoch, part=part, **found)
         self.snapshot(epoch)
         if found["accuracy"] > self.progress.best:

@@ -12,9 +12,9 @@ from arcwise.model import Embedder
 
 
 def optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """SGD with Nesterov's momentum, or AdamW, over the groups of `groups`; on a GPU in one kernel per step."""
+    """SGD with Nesterov's momentum, or AdamW, over the groups of `groups`; in one pass over memory where torch has that."""
     device = next(head.parameters()).device
-    fused = True if device.type == "cuda" else None
+    fused = True if device.type in ("cuda", "cpu") else None
     if config.optimiser == "adamw":
         return torch.optim.AdamW(groups(model, head, config), lr=config.lr, fused=fused)
     nesterov = config.momentum > 0
