@@ -22,7 +22,9 @@ from arcwise.config import overridden
 from arcwise.data import Images, Splits
 from arcwise.recipes import recipe
 from arcwise.records import Run
-from arcwise.train.loop import Trainer, chosen_device, fast_products, resolved
+from arcwise.train.device import chosen_device, fast_products
+from arcwise.train.loop import Trainer
+from arcwise.train.setup import resolved
 
 CLASSES = 93_431
 

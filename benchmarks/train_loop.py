@@ -103,9 +103,8 @@ def main() -> None:
                     rows[name] = plain_epoch(trainer, samples, workers=workers, channels_last=last)
                 for name, speed in rows.items() if turn else ():
                     speeds.setdefault(name, []).append(speed)
-    print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, batch {config.train.batch}, {config.data.source}"
-    )
+    threads, batch = torch.get_num_threads(), config.train.batch
+    print(f"torch {torch.__version__}, {threads} threads, batch {batch}, {config.data.source}")
     middle = {name: statistics.median(values) for name, values in speeds.items()}
     for name, speed in middle.items():
         print(f"{name:34} {speed:8,.0f} images/s  ({min(speeds[name]):,.0f} to {max(speeds[name]):,.0f})")

@@ -10,6 +10,7 @@ Seconds are those of training, evaluations included, without the start of Python
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -21,13 +22,14 @@ from arcwise.records import Run
 SEEDS = {"arcface": 5, "softmax": 3, "normface": 3}
 
 
-def trained(recipe: str, head: str, seed: int, out: Path) -> Run:
-    """One finished run."""
+def trained(recipe: str, head: str, seed: int, out: Path, threads: int) -> Run:
+    """One finished run; processes that share a CPU must share its cores, or they wait for each other."""
     folder = out / f"{recipe}-{head}-{seed}"
     command = [sys.executable, "-m", "arcwise", "train", recipe, "--seed", str(seed), "--out", str(folder), "--resume"]
     if head != "arcface":
         command += ["--head", head]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-2000:]}")
     run = Run.open(folder)
@@ -59,7 +61,10 @@ def main() -> None:
     args = parser.parse_args()
     jobs = [(recipe, head, seed) for recipe in args.recipes for head in args.heads for seed in range(SEEDS[head])]
     with ThreadPoolExecutor(args.workers) as workers:
-        runs = dict(zip(jobs, workers.map(lambda job: trained(*job, args.out), jobs), strict=True))
+        threads = max(1, (os.cpu_count() or 1) // args.workers)
+        runs = dict(
+            zip(jobs, workers.map(lambda job: trained(job[0], job[1], job[2], args.out, threads), jobs), strict=True)
+        )
     about = next(iter(runs.values())).about
     print(f"{about['device']}, torch {about['versions']['torch']}, arcwise {about['versions']['arcwise']}\n")
     print("| recipe | head | seeds | test accuracy, % | range | angle to own / nearest other | seconds, longest |")

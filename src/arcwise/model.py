@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from arcwise.backbones import BACKBONES, backbone
+from arcwise.backbones import backbone
 from arcwise.config import ModelConfig, from_values
 from arcwise.errors import ArcwiseError
 from arcwise.records import FORMAT, Run, write
@@ -167,18 +167,13 @@ def from_insightface(path: Path) -> Embedder:
         channels = weights["conv1.weight"].shape[1]
     except Exception as error:  # pickle raises nearly anything
         raise ArcwiseError(f"{path} is no checkpoint of an insightface backbone ({error!r}).") from None
-    depths = {
-        (2, 2, 2, 2): "iresnet18",
-        (3, 4, 6, 3): "iresnet34",
-        (3, 4, 14, 3): "iresnet50",
-        (3, 13, 30, 3): "iresnet100",
-    }
-    if blocks not in depths or depths[blocks] not in BACKBONES:
-        raise ArcwiseError(f"{path} has {blocks} blocks in its stages, which is none of {', '.join(depths.values())}.")
+    name = next((name for name, depths in DEPTHS.items() if depths == blocks), None)
+    if name is None:
+        raise ArcwiseError(f"{path} has {blocks} blocks in its stages, which is none of {', '.join(DEPTHS)}.")
     side = round((features / 512) ** 0.5) * 16
     middle = (0.5,) * channels  # insightface feeds (x - 127.5) / 127.5
     model = Embedder(
-        ModelConfig(backbone=depths[blocks], dim=dim, norm=True),
+        ModelConfig(backbone=name, dim=dim, norm=True),
         preprocessing=Preprocessing(side=side, channels=channels, mean=middle, std=middle),
         about={"from": path.name},
     )

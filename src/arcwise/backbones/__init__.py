@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from arcwise.backbones.iresnet import iresnet18, iresnet34, iresnet50, iresnet100
+from arcwise.backbones.iresnet import IRESNETS
 from arcwise.backbones.plain import VGG8, SimpleCNN
 from arcwise.backbones.resnet9 import ResNet9
 from arcwise.errors import ArcwiseError, count_at_least, unknown
@@ -16,10 +16,7 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "simple_cnn": SimpleCNN,
     "vgg8": VGG8,
     "resnet9": ResNet9,
-    "iresnet18": iresnet18,
-    "iresnet34": iresnet34,
-    "iresnet50": iresnet50,
-    "iresnet100": iresnet100,
+    **IRESNETS,
 }
 
 
@@ -40,8 +37,7 @@ def backbone(name: str, *, channels: int, side: int, dropout: float = 0.0, pretr
         raise unknown("backbone", name, [*BACKBONES, "timm:NAME"])
     if pretrained:
         raise ArcwiseError(f"{name} has no pretrained weights here: start from a saved model with --init instead.")
-    made = BACKBONES[name](channels=channels, side=side, dropout=dropout)
-    return made
+    return BACKBONES[name](channels=channels, side=side, dropout=dropout)
 
 
 __all__ = ["BACKBONES", "backbone"]

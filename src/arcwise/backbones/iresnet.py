@@ -64,7 +64,10 @@ def stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
     return nn.Sequential(IBasicBlock(inputs, outputs, 2), *(IBasicBlock(outputs, outputs, 1) for _ in range(depth - 1)))
 
 
-iresnet18 = partial(IResNet, (2, 2, 2, 2))
-iresnet34 = partial(IResNet, (3, 4, 6, 3))
-iresnet50 = partial(IResNet, (3, 4, 14, 3))
-iresnet100 = partial(IResNet, (3, 13, 30, 3))
+DEPTHS = {
+    "iresnet18": (2, 2, 2, 2),
+    "iresnet34": (3, 4, 6, 3),
+    "iresnet50": (3, 4, 14, 3),
+    "iresnet100": (3, 13, 30, 3),
+}
+IRESNETS = {name: partial(IResNet, depths) for name, depths in DEPTHS.items()}

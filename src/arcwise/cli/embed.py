@@ -44,7 +44,7 @@ def run(
     from arcwise.data import load
     from arcwise.embed import embed
     from arcwise.model import Embedder
-    from arcwise.train.loop import chosen_device
+    from arcwise.train.device import chosen_device
 
     embedder = Embedder.load(model, device=chosen_device(device))
     look = embedder.preprocessing

@@ -134,8 +134,8 @@ class TrainDisplay:
     def sentence(self, entry: dict[str, Any]) -> str:
         """One line on a group of steps."""
         return (
-            f"step {entry['step']:,} of {self.start['total']:,}  epoch {entry['epoch']:.1f}  loss {number(entry['loss'])}  "
-            f"accuracy {entry['accuracy']:.2%}  own {degrees(entry['angle_own'])}  "
+            f"step {entry['step']:,} of {self.start['total']:,}  epoch {entry['epoch']:.1f}  "
+            f"loss {number(entry['loss'])}  accuracy {entry['accuracy']:.2%}  own {degrees(entry['angle_own'])}  "
             f"nearest other {degrees(entry['angle_other'])}  {entry['images_per_second']:,.0f} images/s  "
             f"{clock(self.left(entry))} left"
         )

@@ -62,8 +62,8 @@ def listed(root: Path) -> Listing:
     found = [(str(path.relative_to(root)), folder.name) for folder in folders for path in images_under(folder)]
     if not found:
         raise ArcwiseError(
-            f"{root} holds no images. Put each class's images into a folder of its own, as in {root / 'cat' / '1.jpg'}, "
-            "or add a CSV with the columns file,label."
+            f"{root} holds no images. Put each class's images into a folder of its own, as in "
+            f"{root / 'cat' / '1.jpg'}, or add a CSV with the columns file,label."
         )
     return Listing(root, *zip(*found, strict=True))
 
@@ -278,8 +278,8 @@ def splits(root: Path) -> tuple[Listing, Listing | None, tuple[str, ...]]:
     train = listed(train_root)
     test = listed(test_root) if test_root else None
     if len(train.names) < 2:
-        raise ArcwiseError(f"{train_root} holds one class ({train.names[0]!r}): training needs at least two folders.")
-    extra = tuple(sorted(set(test.names) - set(train.names))) if test else ()
+        raise ArcwiseError(f"{train_root} holds one class ({train.labels[0]!r}): training needs at least two folders.")
+    extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
         raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {shown(extra)}.")
     return train, test, train.names

@@ -1,4 +1,4 @@
-"""Returns Images of characters drawn from the fonts that matplotlib brings, each a little distorted: hundreds of classes."""
+"""Returns Images of characters, drawn from the fonts that matplotlib brings and distorted: hundreds of classes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Batch(NamedTuple):
 
     x: Float[Tensor, "b channels h w"]
     y: Int[Tensor, " b"]
-    index: Int[Tensor, " b"]
+    rows: Int[Tensor, " b"]
 
 
 class Loader:

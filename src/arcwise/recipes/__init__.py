@@ -57,10 +57,10 @@ def cifar10() -> Config:
     Reaches: TODO
     """
     return Config(
-        data=DataConfig(source="cifar10", flip=True, shift=4, cutout=8),
+        data=DataConfig(source="cifar10", flip=True, shift=4, cutout=12),
         model=ModelConfig(backbone="resnet9", dim=100, norm=True),
-        head=HeadConfig(name="arcface", m=0.3, s=16.0),
-        train=TrainConfig(epochs=40, batch=512, lr=0.4, weight_decay=5e-4, ema=0.998, evaluate_every=5),
+        head=HeadConfig(name="arcface", m=0.3, s=10.0),
+        train=TrainConfig(epochs=70, batch=512, lr=0.4, weight_decay=5e-4, ema=0.998, evaluate_every=5),
     )
 
 

@@ -50,7 +50,7 @@ def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
 def clip(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
     """Shortens the whole gradient to `most` where it is longer."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    torch._foreach_mul_(gradients, (most / (norm + 1e-12)).clamp(max=1.0))
+    torch._foreach_mul_(gradients, (most / (norm + 1e-12)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
 
 
 def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) -> tuple[str, str]:

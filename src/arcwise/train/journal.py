@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 # ---------------------------------------------------------------- TensorBoard's format, without TensorBoard
 # A record is its length, a checksum, the data and a checksum; the data is an Event message of protocol buffers:
-# wall_time = 1 (double), step = 2 (varint), file_version = 3 (string), summary = 5 { value = 1 { tag = 1, number = 2 } }.
+# wall_time = 1 (double), step = 2 (varint), file_version = 3 (string), summary = 5 {value = 1 {tag = 1, number = 2}}.
 
 
 class EventFile:

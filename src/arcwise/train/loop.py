@@ -5,10 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import platform
-import shlex
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import arcwise
-from arcwise.advise import advise
-from arcwise.config import Config, HeadConfig
+from arcwise.config import Config
 from arcwise.data import Batch, Loader, Splits, load
 from arcwise.data.samplers import order, stream
 from arcwise.embed import embed, has_bf16
 from arcwise.errors import ArcwiseError
-from arcwise.heads import Head, LinearHead, head_from
+from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder, Preprocessing, read_weights
 from arcwise.records import Run, write
 from arcwise.sphere import angle, clip, normalise
 from arcwise.train import checkpoint, finite
 from arcwise.train.checkpoint import Progress
+from arcwise.train.device import chosen_device, device_name, fast_products
 from arcwise.train.evaluate import evaluate, judged, with_prototypes
 from arcwise.train.journal import Journal, Listener
 from arcwise.train.optim import Average, optimiser
 from arcwise.train.recording import Recording
 from arcwise.train.schedule import margin_strength, rate
+from arcwise.train.setup import built_head, circumstances, fitted_to, head_text, resolved, same_config
 from arcwise.train.signals import Interrupted, Signals
 
 SNAPSHOT = 5_000  # points of a split that are kept of each epoch
@@ -100,7 +96,8 @@ class Trainer:
         self.model, self.head = self.built(start)
         both = nn.ModuleDict({"embedder": self.model, "head": self.head})
         self.average = Average(both, config.train.ema) if config.train.ema else None
-        self.both, self.modules = both, {"model": both}
+        self.both: nn.Module = both
+        self.modules: dict[str, nn.Module] = {"model": both}
         if self.average is not None:
             self.modules["average"] = self.average.module
         self.optimiser = optimiser(self.model, self.head, config.train)
@@ -119,7 +116,7 @@ class Trainer:
         self.amp = config.train.amp and has_bf16(device)
         self.journal = Journal(run, step=self.progress.step, listener=listener, tensorboard=config.train.tensorboard)
         self.recordings: dict[bool, Recording] = {}
-        self.recorded_strength = 1.0
+        self.recorded_strength, self.lr, self.norm = 1.0, 0.0, torch.zeros(())
         self.tally = torch.zeros(5, device=device)
         if self.progress.within:
             self.tally += torch.tensor(self.progress.within, device=device)
@@ -196,7 +193,13 @@ class Trainer:
         self.lr = self.config.train.lr * rate(done, self.config.train)
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr * group["share"]
-        self.head.strength = margin_strength(done, self.config.train)
+        if isinstance(self.head, Head):
+            self.head.strength = margin_strength(done, self.config.train)
+
+    @property
+    def strength(self) -> float:
+        """How much of the margin holds; a linear head has none."""
+        return self.head.strength if isinstance(self.head, Head) else 0.0
 
     def recorded(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Loss and length of the gradient; on a GPU replayed from a recording, one per way of training."""
@@ -204,9 +207,9 @@ class Trainer:
             self.forget_gradients()
             return self.backward(batch.x, batch.y)
         rests = not next(self.model.backbone.parameters()).requires_grad
-        if rests not in self.recordings or self.head.strength != self.recorded_strength:
+        if rests not in self.recordings or self.strength != self.recorded_strength:
             self.recordings = {rests: Recording(self.backward, self.forget_gradients)}
-            self.recorded_strength = self.head.strength
+            self.recorded_strength = self.strength
         return self.recordings[rests](batch.x, batch.y)  # type: ignore[return-value]
 
     def forget_gradients(self) -> None:
@@ -258,8 +261,8 @@ class Trainer:
         self.journal.write(
             "steps", step=self.progress.step, epoch=self.progress.step / self.steps, loss=loss / images,
             accuracy=correct / images, angle_own=own / images, angle_other=other / images,
-            gradient=float(self.norm), lr=self.lr, margin=self.head.strength, images_per_second=images / max(now - self.group_began, 1e-9),
-            seconds=self.progress.seconds,
+            gradient=float(self.norm), lr=self.lr, margin=self.strength,
+            images_per_second=images / max(now - self.group_began, 1e-9), seconds=self.progress.seconds,
         )  # fmt: skip
         self.tally.zero_()
         self.group_began = now
@@ -300,7 +303,7 @@ class Trainer:
     def final(self) -> tuple[Embedder, Head | LinearHead]:
         """The network and the head that count: the averaged ones where there is an average."""
         both = self.both if self.average is None else self.average.module
-        return both["embedder"], both["head"]  # type: ignore[return-value]
+        return both["embedder"], both["head"]  # type: ignore[return-value, index]
 
     def out_of_patience(self) -> bool:
         """Whether the validation accuracy has not risen for `patience` epochs."""
@@ -423,124 +426,6 @@ class Trainer:
             "classes": self.splits.train.classes, "device": device_name(self.device), "out": str(self.run.path),
             "head": head_text(self.config.head), "broken": self.splits.broken,
         }  # fmt: skip
-
-
-# ---------------------------------------------------------------------------------------- before the first step
-
-
-def resolved(config: Config, splits: Splits) -> Config:
-    """The configuration with everything decided: the advisor's scale where none was given."""
-    head = config.head
-    if not head.linear and head.s is None and "s=" not in head.name:
-        head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
-    if config.train.patience and splits.validation is None:
-        raise ArcwiseError("train.patience watches validation images: set data.validation=0.1 as well.")
-    return replace(config, head=head)
-
-
-def built_head(config: HeadConfig, dim: int, classes: int) -> Head | LinearHead:
-    """The head that a configuration describes."""
-    return head_from(head_text(config), dim, classes, engine=config.engine, gradient=config.gradient)
-
-
-def head_text(config: HeadConfig) -> str:
-    """The head as one line of text.
-
-    >>> head_text(HeadConfig(name="arcface", m=0.3, s=16.0))
-    'arcface:m=0.3,s=16'
-    """
-    given = [
-        f"{key}={value:g}" for key, value in (("m", config.m), ("s", config.s), ("k", config.k)) if value is not None
-    ]
-    if not given:
-        return config.name
-    return config.name + ("," if ":" in config.name else ":") + ",".join(given)
-
-
-def fitted_to(config: Config, start: Embedder) -> Config:
-    """The configuration with the network and the image size of the model that training starts from."""
-    look = start.preprocessing
-    data = replace(config.data, size=look.side, channels=look.channels)
-    return replace(config, data=data, model=start.config)
-
-
-def same_config(run: Run, config: Config) -> Config:
-    """The configuration that the run was started with, or an error when another is asked for."""
-    old = Config.from_json(json.dumps(run.config))
-    before, now = flat(dataclasses.asdict(old)), flat(dataclasses.asdict(config))
-    unlike = [k for k in now if now[k] != before[k] and not (k == "head.s" and now[k] is None)]
-    if unlike:
-        said = ", ".join(f"{key} was {before[key]!r}, now {now[key]!r}" for key in unlike[:6])
-        raise ArcwiseError(
-            f"{run.path} was started with other settings: {said}. Give the same, or choose another --out."
-        )
-    return old
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by their full names."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
-
-
-def circumstances(config: Config, device: torch.device, run: Run) -> dict[str, Any]:
-    """What else a run's config.json tells: versions, device, commit, and the command that resumes it."""
-    resume = ["arcwise", "train", *sys.argv[2:]] if sys.argv[1:2] == ["train"] else None
-    if resume is not None and "--resume" not in resume:
-        resume.append("--resume")
-    told = {
-        "versions": {"arcwise": arcwise.__version__, "torch": torch.__version__, "numpy": np.__version__,
-                     "python": platform.python_version()},
-        "seed": config.seed, "device": device_name(device), "threads": torch.get_num_threads(), "commit": commit(),
-        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }  # fmt: skip
-    return {**told, "resume": shlex.join(resume)} if resume else told
-
-
-def commit() -> str | None:
-    """The git commit of the working folder, with a mark when files were changed since; None outside of git."""
-    try:
-        said = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-                              capture_output=True, text=True, timeout=10)  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return said.stdout.strip() or None
-
-
-def chosen_device(name: str) -> torch.device:
-    """The device of this name; "auto" is the best there is."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        first = str(error).splitlines()[0]
-        raise ArcwiseError(f"device {name!r} cannot be used here ({first}). Choose auto, cpu or cuda.") from None
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
-
-
-def device_name(device: torch.device) -> str:
-    """The device in words."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-
-
-@contextlib.contextmanager
-def fast_products(device: torch.device):
-    """On a GPU: float32 products in TF32 and convolutions searched for the fastest, while training lasts."""
-    if device.type != "cuda":
-        yield
-        return
-    precision, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)
-        torch.backends.cudnn.benchmark = benchmark
 
 
 def some_rows(n: int, most: int) -> np.ndarray:

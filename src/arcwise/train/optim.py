@@ -12,7 +12,7 @@ from arcwise.model import Embedder
 
 
 def optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """SGD with Nesterov's momentum, or AdamW, over the groups of `groups`; in one pass over memory where torch has that."""
+    """SGD with Nesterov's momentum, or AdamW; in one pass over memory where torch has that."""
     device = next(head.parameters()).device
     fused = True if device.type in ("cuda", "cpu") else None
     if config.optimiser == "adamw":
@@ -53,8 +53,8 @@ class Average:
         """Moves the average towards the weights."""
         theirs, whole = kinds(module)
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.ours, theirs, 1.0 - decay)
-        torch._foreach_copy_(self.ours_whole, whole)
+        torch._foreach_lerp_(self.ours, theirs, 1.0 - decay)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_copy_(self.ours_whole, whole)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def kinds(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:

@@ -1,4 +1,4 @@
-"""Returns the same numbers as a function of a batch, from kernels recorded once: a GPU then need not wait for Python."""
+"""Returns what a function of a batch returns, from kernels recorded once: a GPU then need not wait for Python."""
 
 from __future__ import annotations
 

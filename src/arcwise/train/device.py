@@ -1,0 +1,44 @@
+"""Returns the device to train on, its name, and the settings that make its products fast."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from arcwise.errors import ArcwiseError
+
+
+def chosen_device(name: str) -> torch.device:
+    """The device of this name; "auto" is the best there is."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0]
+        raise ArcwiseError(f"device {name!r} cannot be used here ({first}). Choose auto, cpu or cuda.") from None
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
+@contextlib.contextmanager
+def fast_products(device: torch.device) -> Iterator[None]:
+    """On a GPU: float32 products in TF32 and convolutions searched for the fastest, while training lasts."""
+    if device.type != "cuda":
+        yield
+        return
+    precision, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.benchmark = benchmark
