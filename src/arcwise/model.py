@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from arcwise.backbones import backbone
+from arcwise.backbones.iresnet import DEPTHS
 from arcwise.config import ModelConfig, from_values
 from arcwise.errors import ArcwiseError
 from arcwise.records import FORMAT, Run, write

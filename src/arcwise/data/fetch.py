@@ -30,6 +30,20 @@ IDX_GZ = tuple(
 )
 
 
+CIFAR100 = (
+    "apple", "aquarium fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl", "boy",
+    "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair", "chimpanzee", "clock",
+    "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest",
+    "fox", "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn mower", "leopard", "lion", "lizard",
+    "lobster", "man", "maple tree", "motorcycle", "mountain", "mouse", "mushroom", "oak tree", "orange", "orchid",
+    "otter", "palm tree", "pear", "pickup truck", "pine tree", "plain", "plate", "poppy", "porcupine", "possum",
+    "rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper",
+    "snail", "snake", "spider", "squirrel", "streetcar", "sunflower", "sweet pepper", "table", "tank", "telephone",
+    "television", "tiger", "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow tree", "wolf",
+    "woman", "worm",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where a data set comes from, and the SHA-256 of its four arrays one after the other."""
@@ -75,7 +89,7 @@ ORIGINS = {
         mirrors=("https://www.cs.toronto.edu/~kriz/",),
         decode=cifar100_arrays,
         sha256="",
-        names=tuple(f"class {i:02d}" for i in range(100)),
+        names=CIFAR100,
     ),
 }
 # Of the archive itself, as its authors publish it, where the arrays' own SHA-256 could not be taken.

@@ -75,7 +75,7 @@ def drawn(character: str, font) -> UInt8[np.ndarray, "side side"]:
     return np.asarray(image)
 
 
-def distorted(base: Float[Tensor, "b side side"], draw: torch.Generator) -> UInt8[Tensor, "b side side 1"]:
+def distorted(base: Float[Tensor, "b base base"], draw: torch.Generator) -> UInt8[Tensor, "b side side 1"]:
     """Each drawing turned, sheared, scaled, shifted, blurred and made noisy at random, at 32 x 32."""
     b = len(base)
 

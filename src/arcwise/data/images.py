@@ -77,7 +77,7 @@ def with_filter(text: str) -> tuple[str, str]:
     >>> with_filter("mnist[0-4]"), with_filter("mnist")
     (('mnist', '0-4'), ('mnist', ''))
     """
-    found = re.fullmatch(r"(.*?)(?:\[(.*)\])?", text.strip(), flags=re.DOTALL)
+    found = re.fullmatch(r"(.*?)(?:\[([^\[\]]*)\])?", text.strip(), flags=re.DOTALL)
     assert found is not None
     return found[1].strip(), (found[2] or "").strip()
 

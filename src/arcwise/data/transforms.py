@@ -13,10 +13,11 @@ from torch import Tensor
 from arcwise.config import DataConfig
 
 Pixels = UInt8[Tensor, "n h w channels"]
+Picked = UInt8[Tensor, "b h w channels"]
 Images = Float[Tensor, "b channels h w"]
 
 
-def picked(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: torch.Generator) -> Pixels:
+def picked(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: torch.Generator) -> Picked:
     """The rows of `index`, shifted by up to `config.shift` pixels and mirrored half of the time, in one gather.
 
     What a shift brings in from outside is the image reflected at its border.

@@ -72,13 +72,21 @@ def restore(run: Run, modules: dict[str, nn.Module], optimiser: torch.optim.Opti
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Momentum and the like, put back parameter by parameter."""
+    """Momentum and the like, put back parameter by parameter, each in its parameter's order in memory.
+
+    The fused optimisers read both as they lie in memory: a contiguous momentum beside a channels-last weight would
+    be applied to the wrong numbers, without a word.
+    """
     state: dict[int, dict[str, Any]] = {}
     for name, value in tensors.items():
         if name.startswith("optimiser."):
             _, number, key = name.split(".", 2)
             state.setdefault(int(number), {})[key] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    for parameter, entries in optimiser.state.items():
+        for key, value in entries.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                entries[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def random_state() -> dict[str, Tensor]:

@@ -61,7 +61,7 @@ def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) ->
                 f"the weight {name}",
                 "the weights were not finite before this step; the model it started from is damaged",
             )
-    if not x.isfinite().all():
+    if not x.square().sum(1).isfinite().all():
         return "the embeddings", "the network overflows: the learning rate is too high, or the weights have grown"
     if not loss.isfinite().all():
         return "the loss", "the head or its margin is not finite for finite embeddings"

@@ -228,15 +228,20 @@ class Trainer:
                 some = some.clone(memory_format=torch.contiguous_format)
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False):
                 embedded = self.forward(some)
-            embedded = embedded.float()
-            if self.device.type == "cpu" and not embedded.detach().isfinite().all():
-                self.stop_for_numbers()
-            losses, own, other = self.head.losses(embedded, labels)
+            losses, own, other = self.judged_by_head(embedded.float(), labels)
             loss = losses.sum() / b
             loss.backward()
             total += loss.detach()
-            self.count(losses.detach(), own.detach(), other, embedded.detach(), labels)
+            self.count(losses.detach(), own.detach(), other, embedded.detach().float(), labels)
         return total, finite.gradient_norm(self.parameters)
+
+    def judged_by_head(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The head's losses and its two cosines or logits; on the CPU it refuses embeddings out of bounds by itself."""
+        try:
+            return self.head.losses(x, y)
+        except ArcwiseError:
+            self.stop_for_numbers()
+            raise
 
     @torch.no_grad()
     def count(self, losses: Tensor, own: Tensor, other: Tensor, x: Tensor, y: Tensor) -> None:

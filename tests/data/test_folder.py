@@ -1,0 +1,226 @@
+"""A user's folder: every layout, every kind of image, broken ones by name, and a cache that is never wrong."""
+
+import io
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from arcwise.config import DataConfig
+from arcwise.data import folder, load
+from arcwise.errors import ArcwiseError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARCWISE_DATA", str(tmp_path / "cache"))
+
+
+def colour(red, side=20):
+    return Image.fromarray(np.full((side, side, 3), (red, 40, 90), np.uint8))
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Three classes of eight images, red by class."""
+    root = tmp_path / "images"
+    for c, name in enumerate(("cat 2", "cat 10", "dog")):
+        (root / name / "deeper").mkdir(parents=True)
+        for i in range(8):
+            colour(60 * c + i).save(root / name / ("deeper" if i % 2 else ".") / f"{i}.png")
+    return root
+
+
+def loaded(root, **options):
+    return load(DataConfig(source=f"folder:{root}", size=16, **options))
+
+
+def test_one_folder_per_class_however_deep_in_natural_order(images):
+    (images / "cat 2" / "notes.txt").write_text("not an image")
+    (images / "cat 2" / ".hidden.png").write_bytes(b"not one either")
+    splits = loaded(images)
+    assert splits.train.names == ("cat 2", "cat 10", "dog")
+    assert splits.train.shape == (16, 16, 3)
+    assert (splits.train.counts + splits.test.counts).tolist() == [8, 8, 8]
+    for part in splits.parts.values():
+        assert (part.pixels[:, 0, 0, 0] // 60).tolist() == part.y.tolist()
+        assert all(name.startswith(splits.train.names[c]) for name, c in zip(part.files, part.y, strict=True))
+
+
+def test_folders_set_apart_for_testing_are_used(images, tmp_path):
+    root = tmp_path / "apart"
+    root.mkdir()
+    images.rename(root / "train")
+    (root / "val" / "dog").mkdir(parents=True)
+    colour(121).save(root / "val" / "dog" / "1.jpg")
+    splits = loaded(root)
+    assert len(splits.train) == 24 and len(splits.test) == 1
+    assert splits.test.names == splits.train.names and splits.test.y.tolist() == [2]
+    (root / "val" / "cow").mkdir()
+    colour(1).save(root / "val" / "cow" / "1.jpg")
+    with pytest.raises(ArcwiseError, match="does not: cow"):
+        loaded(root)
+
+
+@pytest.mark.parametrize("heading", ["file,label\n", "identity;no\nlabel,file\n", ""])
+def test_a_csv_names_the_labels(tmp_path, heading):
+    rows = [(f"{i}.png", "odd" if i % 2 else "even") for i in range(10)]
+    for i in range(10):
+        colour(200 if i % 2 else 20).save(tmp_path / f"{i}.png")
+    turned = heading.startswith("identity")
+    lines = [f"{label},{name}" if turned else f"{name},{label}" for name, label in rows]
+    (tmp_path / "labels.csv").write_text(heading.removeprefix("identity;no\n") + "\n".join(lines) + "\n\n")
+    splits = loaded(tmp_path)
+    assert splits.train.names == ("even", "odd")
+    assert ((splits.train.pixels[:, 0, 0, 0] > 100) == splits.train.y).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("file,label\n1.png\n", "row 2 needs a file and a label"),
+        ("file,label\nnot.png,a\n", "row 2 names 'not.png'"),
+        ("a,b,c\n1,2,3\n", "must begin with a row that names the columns"),
+        ("file,label\n", "holds no rows"),
+    ],
+)
+def test_a_wrong_csv_says_which_row(tmp_path, content, says):
+    colour(1).save(tmp_path / "1.png")
+    (tmp_path / "labels.csv").write_text(content)
+    with pytest.raises(ArcwiseError, match=says):
+        loaded(tmp_path)
+
+
+def test_empty_folders_and_single_classes_say_what_to_do(tmp_path):
+    with pytest.raises(ArcwiseError, match=r"holds no images.*cat/1\.jpg"):
+        loaded(tmp_path)
+    (tmp_path / "one").mkdir()
+    colour(1).save(tmp_path / "one" / "1.png")
+    with pytest.raises(ArcwiseError, match=r"one class \('one'\)"):
+        loaded(tmp_path)
+
+
+def bomb():
+    """A PNG of 30,000 x 30,000 pixels in a few bytes."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    )
+
+
+def broken(images):
+    whole = io.BytesIO()
+    colour(7, side=200).save(whole, "jpeg")
+    (images / "dog" / "cut.jpg").write_bytes(whole.getvalue()[: len(whole.getvalue()) // 2])
+    (images / "dog" / "text.png").write_text("no image")
+    (images / "dog" / "empty.gif").write_bytes(b"")
+    (images / "dog" / "bomb.png").write_bytes(bomb())
+
+
+def test_broken_images_are_named_and_skipped(images):
+    broken(images)
+    splits = loaded(images)
+    assert set(splits.broken) == {"dog/cut.jpg", "dog/text.png", "dog/empty.gif", "dog/bomb.png"}
+    assert "bomb" in splits.broken["dog/bomb.png"] and "truncated" in splits.broken["dog/cut.jpg"]
+    assert len(splits.train) + len(splits.test) == 24
+    assert loaded(images).broken == splits.broken  # from the cache as well
+
+
+def test_broken_images_are_refused_by_name_where_asked(images):
+    broken(images)
+    with pytest.raises(ArcwiseError, match=r"(?s)4 of 28 images.*dog/cut\.jpg.*data\.broken=skip"):
+        loaded(images, broken="refuse")
+
+
+def test_only_broken_images_is_an_error(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_text("no image")
+    with pytest.raises(ArcwiseError, match="none of the 2 images"):
+        loaded(tmp_path)
+
+
+def test_every_kind_of_image_comes_out_upright_and_eight_bits(tmp_path):
+    side = folder.image_pixels
+    wide = Image.new("RGB", (40, 20), (10, 20, 30))
+    wide.paste((200, 0, 0), (0, 0, 40, 10))
+    wide.save(tmp_path / "a.jpg", exif=Image.Exif(), quality=95)
+    exif = Image.Exif()
+    exif[0x0112] = 3  # turned by 180 degrees
+    wide.save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    assert side(tmp_path / "a.jpg", (20, 3))[2, 10, 0] > 150 > side(tmp_path / "a.jpg", (20, 3))[17, 10, 0]
+    assert side(tmp_path / "turned.jpg", (20, 3))[17, 10, 0] > 150
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    assert (side(tmp_path / "clear.png", (8, 3)) == 255).all()
+    Image.fromarray(np.full((8, 8), 32768, np.uint16)).save(tmp_path / "deep.png")
+    assert (side(tmp_path / "deep.png", (8, 1)) == 128).all()
+    Image.new("P", (8, 8), 3).save(tmp_path / "palette.gif")
+    Image.new("CMYK", (8, 8), (0, 0, 0, 0)).save(tmp_path / "print.tif")
+    Image.new("1", (8, 8), 1).save(tmp_path / "bits.bmp")
+    Image.new("LA", (8, 8), (50, 255)).save(tmp_path / "grey.png")
+    for name, value in (("print.tif", 255), ("bits.bmp", 255), ("grey.png", 50)):
+        assert (side(tmp_path / name, (8, 3)) == value).all(), name
+    assert side(tmp_path / "palette.gif", (4, 3)).shape == (4, 4, 3)
+
+
+def test_the_cache_follows_the_files(images, monkeypatch):
+    first = loaded(images)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "image_pixels", None)  # nothing is decoded a second time
+        assert np.array_equal(loaded(images).train.pixels, first.train.pixels)
+    path = images / "dog" / "0.png"
+    colour(255).save(path)
+    os.utime(path, (1, 1))
+    changed = loaded(images)
+    both = np.concatenate([changed.train.pixels, changed.test.pixels])
+    assert (both[:, 0, 0, 0] == 255).sum() == 1
+
+
+def test_decoding_goes_on_where_it_was_killed(images, tmp_path):
+    code = f"""
+import time
+from arcwise.config import DataConfig
+from arcwise.data import folder, load
+slow = folder.image_pixels
+def image_pixels(*args):
+    time.sleep(0.1)
+    return slow(*args)
+folder.image_pixels = image_pixels
+load(DataConfig(source="folder:{images}", size=16))
+"""
+    child = subprocess.Popen([sys.executable, "-c", code])
+    place = tmp_path / "cache" / "folders"
+    for _ in range(400):
+        state = next(iter(place.glob("*/state.u8")), None)
+        if state is not None and 3 <= np.fromfile(state, np.uint8).sum() < 20:
+            break
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    done = int(np.fromfile(state, np.uint8).sum())
+    assert 3 <= done < 24
+    told = []
+    splits = load(DataConfig(source=f"folder:{images}", size=16), tell=lambda *a: told.append(a))
+    assert told[-1][1] == told[-1][2] <= 24 - done
+    assert sorted((splits.train.counts + splits.test.counts).tolist()) == [8, 8, 8]
+    for part in splits.parts.values():
+        assert (part.pixels[:, 0, 0, 0] // 60).tolist() == part.y.tolist()
+
+
+def test_too_little_room_is_said_before_any_work(images, monkeypatch):
+    from collections import namedtuple
+
+    monkeypatch.setattr(folder.shutil, "disk_usage", lambda _: namedtuple("usage", "free")(1000))
+    with pytest.raises(ArcwiseError, match=r"GiB are free\. Make room"):
+        loaded(images)

@@ -1,0 +1,65 @@
+"""Class filters and splits: disjoint, stratified, the same every time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arcwise.data.images import Images, chosen, limited, stratified, with_filter
+from arcwise.errors import ArcwiseError
+
+NAMES = ("ant", "bee", "cat", "dog", "7")
+
+
+@pytest.mark.parametrize(
+    ("text", "classes"),
+    [("0-2", [0, 1, 2]), ("3-", [3, 4]), ("dog, ant", [3, 0]), ("7", [4]), ("4,0", [4, 0]), ("1 - 1", [1])],
+)
+def test_filters_name_classes_positions_and_ranges(text, classes):
+    assert chosen(text, NAMES) == classes
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("cow", "no class 'cow'"), ("0-9", "within 0-4"), ("3-1", "within 0-4"), ("1,bee", "twice"), ("", "no class ''")],
+)
+def test_wrong_filters_say_so(text, says):
+    with pytest.raises(ArcwiseError, match=says):
+        chosen(text, NAMES)
+
+
+def test_brackets_hold_the_filter():
+    assert with_filter("folder:/a[b]/c[0-4]") == ("folder:/a[b]/c", "0-4")
+    assert with_filter("mnist [0-4]") == ("mnist", "0-4")
+    assert with_filter("folder:/a/b") == ("folder:/a/b", "")
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.floats(0.01, 0.9), st.integers(0, 5))
+def test_a_split_takes_the_same_share_of_every_class_and_never_all(labels, share, seed):
+    y = np.array(labels)
+    kept, taken = stratified(y, share, seed=seed)
+    assert sorted([*kept, *taken]) == list(range(len(y)))
+    for c in np.unique(y):
+        n, out = (y == c).sum(), (y[taken] == c).sum()
+        assert out == (min(max(round(share * n), 1), n - 1))
+    again = stratified(y, share, seed=seed)
+    assert np.array_equal(kept, again[0])
+
+
+def test_a_limit_is_spread_over_the_classes():
+    y = np.repeat([0, 1], [900, 100])
+    images = Images(pixels=np.zeros((1000, 2, 2, 1), np.uint8), y=y, names=("a", "b"))
+    assert limited(images, 100, seed=0).counts.tolist() == [90, 10]
+    assert limited(images, 0, seed=0) is images
+    with pytest.raises(ArcwiseError, match="fewer images than the 2 classes"):
+        limited(images, 1, seed=0)
+
+
+def test_chosen_classes_are_labelled_anew():
+    images = Images(
+        pixels=np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1), y=np.array([0, 1, 2, 1]), names=("a", "b", "c")
+    )
+    some = images.only([2, 1])
+    assert some.names == ("c", "b")
+    assert some.y.tolist() == [1, 0, 1]
+    assert some.pixels.ravel().tolist() == [1, 2, 3]

@@ -1,0 +1,447 @@
+"""Training: exact to resume, right in its averages, and stopped with a reason when numbers run away."""
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, overridden
+from arcwise.data import load
+from arcwise.embed import embed
+from arcwise.errors import ArcwiseError
+from arcwise.model import Embedder
+from arcwise.recipes import recipe
+from arcwise.records import Run
+from arcwise.train import train
+from arcwise.train.checkpoint import existing
+from arcwise.train.loop import Trainer
+from arcwise.train.setup import resolved
+
+SMALL = Config(
+    data=DataConfig(source="synthetic:classes=6,per_class=20,side=8", shift=1, flip=True),
+    model=ModelConfig(backbone="simple_cnn", dim=3, dropout=0.2),
+    head=HeadConfig(name="arcface", m=0.3, s=8.0),
+    train=TrainConfig(epochs=3, batch=16, optimiser="adamw", lr=3e-3, ema=0.9, journal_every=4, checkpoint_every=0.0),
+)
+
+
+def small(*settings):
+    return overridden(SMALL, settings)
+
+
+def made(config, tmp_path, **options):
+    splits = load(config.data)
+    config = resolved(config, splits)
+    return Trainer(Run(tmp_path), config, splits, device=torch.device("cpu"), **options)
+
+
+def last_checkpoint(run):
+    return load_file(existing(run)[-1])
+
+
+def told(run):
+    return [
+        {key: entry.get(key) for key in ("kind", "step", "loss", "accuracy", "angle_own")} for entry in run.journal()
+    ]
+
+
+def same_tensors(one, two):
+    return one.keys() == two.keys() and all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+# ------------------------------------------------------------------------------------- a whole run
+
+
+def test_a_run_holds_all_it_should(tmp_path):
+    run = train(small("train.snapshots=true", "data.unseen=5", "data.validation=0.2"), tmp_path / "run", device="cpu")
+    there = {path.name for path in run.path.iterdir()}
+    assert {"config.json", "journal.jsonl", "checkpoints", "model.safetensors", "metrics.json", "embeddings",
+            "figures"} <= there  # fmt: skip
+    about = run.about
+    assert about["format"] == 1 and about["seed"] == 0 and "torch" in about["versions"] and "commit" in about
+    assert Config.from_json(json.dumps(run.config)).head.s == 8.0
+    assert run.metrics["validation"]["accuracy"] > 0.5 and run.metrics["epochs"] == 3
+    names = {path.stem for path in (run.path / "embeddings").iterdir()}
+    assert {"test", "validation", "unseen", "train-epoch-000", "test-epoch-003", "validation-epoch-001"} <= names
+    found = run.embeddings("test")
+    assert found.prototypes.shape == (5, 3) and found.names == tuple("01234")
+    model = Embedder.load(run.path)
+    assert model.names == tuple("01234") and model.dim == 3
+    kinds = [entry["kind"] for entry in run.journal()]
+    assert kinds.count("evaluation") == 3 and kinds[-1] == "finished"
+    line = run.journal("steps")[-1]
+    assert {"loss", "accuracy", "angle_own", "angle_other", "images_per_second", "lr", "gradient"} <= line.keys()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
+    runs = [
+        train(dataclasses.replace(SMALL, seed=seed), tmp_path / f"{i}", device="cpu")
+        for i, seed in enumerate((1, 1, 2))
+    ]
+    one, two, three = (load_file(run.model) for run in runs)
+    assert same_tensors(one, two) and not same_tensors(one, three)
+
+
+def test_every_head_meets_the_same_network_and_the_same_order(tmp_path):
+    trainers = [made(small(f"head.name={name}"), tmp_path / name) for name in ("arcface", "softmax-bias", "cosface")]
+    first = trainers[0].model.state_dict()
+    for trainer in trainers[1:]:
+        assert same_tensors(first, trainer.model.state_dict())
+        for one, two in zip(trainers[0].epoch_batches(1, 0), trainer.epoch_batches(1, 0), strict=True):
+            assert torch.equal(one.x, two.x)
+
+
+def test_training_leaves_the_callers_random_numbers_alone(tmp_path):
+    before = torch.get_rng_state()
+    train(small("train.epochs=1"), tmp_path / "run", device="cpu")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+# ------------------------------------------------------------------------------------- exact resume
+
+
+@pytest.mark.parametrize("head", ["elastic-arcface", "adaface", "softmax"])
+def test_a_run_stopped_anywhere_ends_in_the_same_bits(tmp_path, head):
+    settings = [f"head.name={head}", "train.clip=1", "train.sampling=balanced"]
+    whole = train(small(*settings), tmp_path / "whole", device="cpu")
+    steps = whole.metrics["steps"]
+
+    class StopError(Exception):
+        pass
+
+    for stop_at in (1, 7, steps // 3, steps - 1):  # within a group of the journal, at an epoch's end, before the last
+        original = Trainer.step
+
+        def step(self, batch, stop_at=stop_at, original=original):
+            if self.progress.step == stop_at:
+                raise StopError
+            original(self, batch)
+
+        Trainer.step = step
+        try:
+            with pytest.raises(StopError):
+                train(small(*settings), tmp_path / f"{stop_at}", device="cpu", resume=True)
+        finally:
+            Trainer.step = original
+        torch.rand(stop_at)  # another process would have other random numbers
+        again = train(small(*settings), tmp_path / f"{stop_at}", device="cpu", resume=True)
+        assert same_tensors(last_checkpoint(whole), last_checkpoint(again)), stop_at
+        assert same_tensors(load_file(whole.model), load_file(again.model))
+        assert told(whole) == told(again)
+
+
+def spawn(out, epochs, every=0):
+    command = [sys.executable, "-m", "arcwise", "train", "digits-2d", "--out", str(out), "--resume", "--device", "cpu"]
+    for setting in (f"train.epochs={epochs}", f"train.checkpoint_every={every}", "train.ema=0.9"):
+        command += ["--set", setting]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition, seconds=120.0):
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def newest(out):
+    return max((path.name for path in (out / "checkpoints").glob("step-*")), default="")
+
+
+def killed_and_resumed(out, kills, epochs):
+    """The run in `out`, killed so many times, each time at a moment of chance after some progress."""
+    random, killed = np.random.default_rng(0), 0
+    while killed < kills:
+        child, before = spawn(out, epochs), newest(out)
+        wait_for(lambda child=child, before=before: newest(out) > before or child.poll() is not None)
+        time.sleep(random.uniform(0.0, 0.15))
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        assert child.returncode == -signal.SIGKILL, "it was over before it could be killed"
+        killed += 1
+    child = spawn(out, epochs)
+    _, said = child.communicate()
+    assert child.returncode == 0, said
+    return Run.open(out)
+
+
+def compare_with_unkilled(tmp_path, kills, epochs):
+    run = killed_and_resumed(tmp_path / "killed", kills, epochs)
+    child = spawn(tmp_path / "whole", epochs)
+    child.communicate()
+    whole = Run.open(tmp_path / "whole")
+    assert same_tensors(last_checkpoint(whole), last_checkpoint(run))
+    assert same_tensors(load_file(whole.model), load_file(run.model))
+    assert told(whole) == told(run)
+
+
+def test_a_killed_run_ends_in_the_same_bits(tmp_path):
+    compare_with_unkilled(tmp_path, kills=2, epochs=6)
+
+
+@pytest.mark.slow
+def test_a_run_killed_thirty_times_ends_in_the_same_bits(tmp_path):
+    compare_with_unkilled(tmp_path, kills=30, epochs=60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number):
+    out = tmp_path / "run"
+    child = spawn(out, epochs=400, every=1000)
+    wait_for(lambda: (out / "journal.jsonl").exists() and (out / "journal.jsonl").stat().st_size > 0)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 128 + number
+    assert "stopped and saved at step" in said and f"Go on with: arcwise train digits-2d --out {out} --resume" in said
+    assert newest(out) and "Traceback" not in said
+    assert load_file(existing(Run.open(out))[-1])
+
+
+def test_a_second_process_in_the_same_run_is_refused(tmp_path):
+    out = tmp_path / "run"
+    child = spawn(out, epochs=400)
+    wait_for(lambda: newest(out))
+    second = spawn(out, epochs=400)
+    _, said = second.communicate()
+    child.kill()
+    child.communicate()
+    assert second.returncode == 1 and "another process" in said and "Traceback" not in said
+
+
+def test_a_finished_run_resumed_is_left_alone_and_without_resume_refused(tmp_path):
+    run = train(small("train.epochs=1"), tmp_path / "run", device="cpu")
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    train(small("train.epochs=1"), run.path, resume=True, device="cpu")
+    assert before == {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    with pytest.raises(ArcwiseError, match="Add --resume"):
+        train(small("train.epochs=1"), run.path, device="cpu")
+
+
+def test_resuming_with_other_settings_names_them(tmp_path):
+    train(small("train.epochs=1"), tmp_path / "run", device="cpu")
+    with pytest.raises(ArcwiseError, match=r"train\.lr was 0\.003, now 0\.1"):
+        train(small("train.epochs=1", "train.lr=0.1"), tmp_path / "run", resume=True, device="cpu")
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
+    whole = train(SMALL, tmp_path / "whole", device="cpu")
+    run = train(SMALL, tmp_path / "run", device="cpu")
+    (run.path / "metrics.json").unlink()
+    existing(run)[-1].write_bytes(b"cut off")
+    again = train(SMALL, run.path, resume=True, device="cpu")
+    assert same_tensors(last_checkpoint(whole), last_checkpoint(again))
+
+
+def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    real, count = os.fsync, {"left": 12}
+
+    def fsync(descriptor):
+        count["left"] -= 1
+        if count["left"] < 0:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(ArcwiseError, match="the disk is full"):
+            train(SMALL, out, device="cpu")
+    assert existing(Run.open(out)) and not list(out.rglob("*.part"))
+    again, whole = train(SMALL, out, resume=True, device="cpu"), train(SMALL, tmp_path / "whole", device="cpu")
+    assert same_tensors(last_checkpoint(whole), last_checkpoint(again))
+
+
+def test_a_folder_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArcwiseError, match="cannot write"):
+        train(SMALL, tmp_path / "file" / "run", device="cpu")
+
+
+# ------------------------------------------------------------------------------------- the step itself
+
+
+def test_parts_of_a_batch_have_the_gradient_of_the_whole(tmp_path):
+    plain = ("model.dropout=0", "train.batch_norm=frozen")
+    whole, parts = made(small(*plain), tmp_path / "a"), made(small(*plain, "train.accumulate=4"), tmp_path / "b")
+    for trainer in (whole, parts):
+        trainer.enter_epoch(0)
+    batch = next(iter(whole.epoch_batches(0, 0)))
+    one, two = (trainer.backward(batch.x, batch.y) for trainer in (whole, parts))
+    assert torch.allclose(one[0], two[0]) and torch.allclose(one[1], two[1], rtol=1e-4)
+    for p, q in zip(whole.parameters, parts.parameters, strict=True):
+        assert torch.allclose(p.grad, q.grad, rtol=1e-3, atol=1e-6)
+
+
+def test_the_loop_does_what_the_plain_loop_does(tmp_path):
+    """Ten steps against the textbook loop: same data, torch's own optimiser, the same head."""
+    config = small("model.dropout=0", "train.optimiser=sgd", "train.lr=0.05", "train.ema=0", "train.weight_decay=0.01")
+    trainer, plain = made(config, tmp_path / "a"), made(config, tmp_path / "b")
+    weights = [p for p in (*plain.model.parameters(), *plain.head.parameters()) if p.ndim > 1]
+    others = [p for p in (*plain.model.parameters(), *plain.head.parameters()) if p.ndim <= 1]
+    sgd = torch.optim.SGD(
+        [{"params": weights, "weight_decay": 0.01}, {"params": others}], lr=0.05, momentum=0.9, nesterov=True
+    )
+    trainer.enter_epoch(0)
+    plain.both.train()
+    total = trainer.steps * config.train.epochs
+    for step, batch in enumerate(trainer.epoch_batches(0, 0), start=1):
+        trainer.step(batch)
+        done = step / trainer.steps
+        peak = config.train.epochs / 4
+        for group in sgd.param_groups:
+            group["lr"] = 0.05 * (done / peak if done < peak else 1 - (done - peak) / (config.train.epochs - peak))
+        sgd.zero_grad()
+        plain.head(plain.model(batch.x), batch.y).backward()
+        sgd.step()
+    assert trainer.progress.step < total
+    for p, q in zip(trainer.both.state_dict().values(), plain.both.state_dict().values(), strict=True):
+        assert torch.allclose(p.float(), q.float(), rtol=1e-4, atol=1e-5)
+
+
+def test_clipping_bounds_the_length_of_a_step(tmp_path):
+    config = small("train.optimiser=sgd", "train.momentum=0", "train.clip=0.01", "train.lr=1", "train.weight_decay=0",
+                   "train.schedule=constant", "train.ema=0")  # fmt: skip
+    trainer = made(config, tmp_path)
+    trainer.enter_epoch(0)
+    before = [p.detach().clone() for p in trainer.parameters]
+    trainer.step(next(iter(trainer.epoch_batches(0, 0))))
+    moved = math.sqrt(
+        sum(float((p.detach() - q).square().sum()) for p, q in zip(trainer.parameters, before, strict=True))
+    )
+    assert moved == pytest.approx(0.01, rel=1e-3)
+
+
+def test_weight_decay_spares_norms_and_biases_and_groups_have_their_rates(tmp_path):
+    trainer = made(small("train.backbone_lr=0.1", "train.head_lr=3"), tmp_path)
+    for group in trainer.optimiser.param_groups:
+        assert {p.ndim > 1 for p in group["params"]} == {group["weight_decay"] > 0}
+    assert [group["share"] for group in trainer.optimiser.param_groups] == [0.1, 0.1, 1.0, 1.0, 3.0]
+    assert sum(len(group["params"]) for group in trainer.optimiser.param_groups) == len(list(trainer.both.parameters()))
+
+
+def test_the_average_is_the_average(tmp_path):
+    trainer = made(small("train.ema=0.5"), tmp_path)
+    trainer.enter_epoch(0)
+    expected = trainer.head.weight.detach().clone()
+    for step, batch in enumerate(trainer.epoch_batches(0, 0), start=1):
+        trainer.step(batch)
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * trainer.head.weight.detach()
+    assert torch.allclose(trainer.final[1].weight, expected, atol=1e-6)
+
+
+def test_the_margin_warms_up_from_normface(tmp_path):
+    trainer = made(small("train.margin_warmup=2", "model.dropout=0"), tmp_path)
+    x, y = torch.randn(8, 3), torch.arange(8) % 6
+    full = trainer.head(x, y)
+    trainer.head.strength = 0.0
+    none = trainer.head(x, y)
+    cos = trainer.head.logits(x)
+    assert torch.allclose(none, torch.nn.functional.cross_entropy(cos, y), atol=1e-5) and full > none
+    trainer.set_pace()
+    assert 0 < trainer.head.strength < 0.1
+
+
+@pytest.mark.parametrize("sampling", ["balanced", "m-per-class"])
+def test_samplings_train(tmp_path, sampling):
+    run = train(
+        small(f"train.sampling={sampling}", "train.per_class=4", "train.epochs=6"), tmp_path / "run", device="cpu"
+    )
+    assert run.metrics["test"]["accuracy"] > 0.4
+
+
+def test_early_stopping_keeps_the_best_model(tmp_path):
+    config = small("data.validation=0.3", "train.patience=2", "train.epochs=40", "train.lr=0.02")
+    run = train(config, tmp_path / "run", device="cpu")
+    found = [entry["accuracy"] for entry in run.journal("evaluation")]
+    assert run.metrics["epochs"] == len(found) < 40
+    assert run.metrics["validation"]["accuracy"] == pytest.approx(max(found), abs=1e-6)
+    assert len(found) - 1 - int(np.argmax(found)) == 2
+    with pytest.raises(ArcwiseError, match=r"data\.validation=0\.1"):
+        train(small("train.patience=2"), tmp_path / "other", device="cpu")
+
+
+# ------------------------------------------------------------------------------------- out of bounds
+
+
+def test_a_learning_rate_that_runs_away_stops_with_a_reason(tmp_path):
+    config = small(
+        "train.optimiser=sgd", "train.lr=1e4", "train.schedule=constant", "train.weight_decay=0.5", "train.ema=0"
+    )
+    with pytest.raises(
+        ArcwiseError, match=r"training stopped at step \d+: .* not finite.*The last good checkpoint is .*step-"
+    ):
+        train(overridden(config, ["train.epochs=60"]), tmp_path / "run", device="cpu")
+    kept = last_checkpoint(Run.open(tmp_path / "run"))
+    assert all(
+        value.isfinite().all() for name, value in kept.items() if name.startswith("model") and "running" not in name
+    )
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(tmp_path):
+    trainer = made(small(), tmp_path)
+    trainer.enter_epoch(0)
+    trainer.model.neck.fc.weight.register_hook(lambda g: g * math.nan)
+    before = [p.detach().clone() for p in trainer.parameters]
+    with pytest.raises(ArcwiseError, match=r"step 1: the gradient of neck\.fc\.weight .*train\.clip=1"):
+        trainer.step(next(iter(trainer.epoch_batches(0, 0))))
+    assert all(torch.equal(p, q) for p, q in zip(trainer.parameters, before, strict=True))
+
+
+# ------------------------------------------------------------------------------------- fine-tuning
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    config = small("data.source=digits[0-4]", "train.epochs=4", "train.checkpoint_every=1000")
+    return train(config, tmp_path_factory.mktemp("start") / "run", device="cpu")
+
+
+def test_fine_tuning_starts_from_the_model_with_prototypes_at_class_means(tmp_path, start):
+    config = dataclasses.replace(
+        small("data.source=digits[5-9]", "train.frozen_epochs=1", "train.epochs=2"), init=str(start.path)
+    )
+    splits = load(dataclasses.replace(config.data, size=8, channels=1))
+    model = Embedder.load(start.path)
+    trainer = Trainer(Run(tmp_path / "a"), resolved(config, splits), splits, device=torch.device("cpu"), start=model)
+    x = torch.nn.functional.normalize(torch.from_numpy(embed(model, splits.train).x))
+    means = torch.stack([x[torch.from_numpy(splits.train.y) == c].mean(0) for c in range(5)])
+    cos = torch.nn.functional.cosine_similarity(trainer.head.weight, means)
+    assert torch.allclose(cos, torch.ones(5), atol=1e-5)
+    trainer.enter_epoch(0)
+    before = {name: value.clone() for name, value in trainer.model.backbone.state_dict().items()}
+    for batch in trainer.epoch_batches(0, 0):
+        trainer.step(batch)
+    assert same_tensors(before, trainer.model.backbone.state_dict())  # at rest, its statistics too
+    trainer.enter_epoch(1)
+    trainer.step(next(iter(trainer.epoch_batches(1, 0))))
+    assert not same_tensors(before, trainer.model.backbone.state_dict())
+
+
+def test_fine_tuning_runs_and_resumes_like_any_run(tmp_path, start):
+    config = dataclasses.replace(
+        small("data.source=digits[5-9]", "train.batch_norm=frozen", "train.epochs=2"), init=str(start.path)
+    )
+    run = train(config, tmp_path / "run", device="cpu")
+    before = run.metrics["test"]
+    assert before["accuracy"] > 0.6
+    assert Embedder.load(run.path).names == tuple("56789")
+    (run.path / "metrics.json").unlink()
+    again = train(config, run.path, resume=True, device="cpu")
+    assert again.metrics["test"] == before
+
+
+def test_devices_that_are_not_there_are_refused(tmp_path):
+    for name in ("gpu", "cuda:99", "cuda" if not torch.cuda.is_available() else "xla"):
+        with pytest.raises(ArcwiseError, match="Choose auto, cpu or cuda"):
+            train(recipe("digits-2d"), tmp_path / "run", device=name)

@@ -1,0 +1,51 @@
+"""The schedules, the journal and its TensorBoard file."""
+
+import itertools
+import struct
+
+import pytest
+
+from arcwise.config import SCHEDULES, TrainConfig
+from arcwise.records import Run
+from arcwise.train.journal import Journal, masked
+from arcwise.train.schedule import rate
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedules_warm_up_to_one_and_never_rise_after_it(schedule):
+    config = TrainConfig(epochs=10, schedule=schedule, warmup=2.0, power=2.0, final_lr=0.1)
+    values = [rate(i / 10, config) for i in range(101)]
+    assert values[0] == 0 and values[10] == pytest.approx(0.5) and values[20] == pytest.approx(1.0)
+    assert all(b <= a + 1e-12 for a, b in itertools.pairwise(values[20:]))
+    assert values[-1] == pytest.approx(1.0 if schedule == "constant" else 0.1)
+
+
+def test_schedules_by_hand():
+    assert rate(6.0, TrainConfig(epochs=10, schedule="polynomial", warmup=2.0, power=2.0)) == pytest.approx(0.25)
+    assert rate(1.25, TrainConfig(epochs=10)) == pytest.approx(0.5)  # one-cycle peaks at a quarter
+    assert rate(6.25, TrainConfig(epochs=10)) == pytest.approx(0.5)
+
+
+def test_the_journal_takes_back_what_came_after_the_checkpoint(tmp_path):
+    run = Run.create(tmp_path, {})
+    journal = Journal(run, step=0)
+    for step in (1, 2, 3):
+        journal.write("steps", step=step, loss=1.0 / step)
+    Journal(run, step=2).write("steps", step=3, loss=float("nan"))
+    assert [(entry["step"], entry["loss"]) for entry in run.journal()] == [(1, 1.0), (2, 0.5), (3, None)]
+
+
+def test_tensorboard_files_are_records_of_events(tmp_path):
+    run = Run.create(tmp_path, {})
+    journal = Journal(run, step=0, tensorboard=True)
+    journal.write("steps", step=300, loss=0.25)
+    content = next((tmp_path / "tensorboard").iterdir()).read_bytes()
+    events = []
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        data = content[12 : 12 + length]
+        assert content[8:12] == masked(content[:8]) and content[12 + length : 16 + length] == masked(data)
+        events.append(data)
+        content = content[16 + length :]
+    assert b"brain.Event:2" in events[0]
+    assert b"steps/loss" in events[1] and struct.pack("<f", 0.25) in events[1] and b"\x10\xac\x02" in events[1]
