@@ -67,6 +67,13 @@ def test_another_head_brings_its_own_margin_and_keeps_the_scale():
     assert overridden(base, ["head.name=cosface:s=8"]).head.s is None
 
 
+def test_settings_that_belong_together_may_come_in_any_order():
+    for settings in (["train.warmup=20", "train.epochs=40"], ["train.epochs=40", "train.warmup=20"]):
+        assert overridden(Config(), settings).train.warmup == 20
+    with pytest.raises(ArcwiseError, match=r"train\.warmup=20 is longer than train\.epochs=10"):
+        overridden(Config(), ["train.warmup=20"])
+
+
 def test_json_from_elsewhere_is_checked():
     values = json.loads(Config().to_json())
     for change, says in (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from arcwise.errors import ArcwiseError, count_at_least, flag, number_in, one_of, unknown
+from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
 
 LINEAR_HEADS = ("softmax", "softmax-bias")
 OPTIMISERS = ("sgd", "adamw")
@@ -47,6 +48,7 @@ class DataConfig:
         number_in("data.test", self.test, 0.0, 0.9, why=share)
         for name in ("limit", "size", "channels", "shift", "cutout", "seed"):
             count_at_least(f"data.{name}", getattr(self, name), 0)
+        count_in("data.size", self.size, 0, 4096)
         number_in("data.rotate", self.rotate, 0.0, 180.0)
         one_of("data.broken", self.broken, ("skip", "refuse"))
         if self.channels not in (0, 1, 3):
@@ -64,7 +66,7 @@ class ModelConfig:
     pretrained: bool = False  # timm models only
 
     def __post_init__(self) -> None:
-        count_at_least("model.dim", self.dim, 1)
+        count_in("model.dim", self.dim, 1, 2**16)
         number_in("model.dropout", self.dropout, 0.0, 0.95)
 
 
@@ -82,12 +84,17 @@ class HeadConfig:
     @property
     def kind(self) -> str:
         """The name without parameters."""
-        return self.name.split(":")[0].strip()
+        return self.name.split(":")[0].strip().lower()
 
     @property
     def linear(self) -> bool:
         """Whether this is a plain softmax, which has neither scale nor margin."""
         return self.kind in LINEAR_HEADS
+
+    @property
+    def names_s(self) -> bool:
+        """Whether the name itself carries a scale, as "arcface:m=0.3,s=16" does."""
+        return re.search(r"[:,]\s*s\s*=", self.name) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,17 +130,18 @@ class TrainConfig:
     tensorboard: bool = False
     head_lr: float = 1.0  # shares of lr
     backbone_lr: float = 1.0
-    frozen_epochs: float = 0.0  # the backbone rests while the head and the neck learn
+    frozen_epochs: int = 0  # the backbone rests while the head and the neck learn
     batch_norm: str = "train"  # "frozen" keeps the statistics of the model that training starts from
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "per_class", "evaluate_every", "journal_every"):
             count_at_least(f"train.{name}", getattr(self, name), 1)
-        count_at_least("train.patience", self.patience, 0)
+        for name in ("patience", "frozen_epochs"):
+            count_at_least(f"train.{name}", getattr(self, name), 0)
         number_in("train.lr", self.lr, 0.0, 1e4)
         for name in ("momentum", "ema"):
             number_in(f"train.{name}", getattr(self, name), 0.0, 0.999999)
-        for name in ("weight_decay", "warmup", "margin_warmup", "clip", "power", "frozen_epochs", "checkpoint_every"):
+        for name in ("weight_decay", "warmup", "margin_warmup", "clip", "power", "checkpoint_every"):
             number_in(f"train.{name}", getattr(self, name), 0.0, 1e6)
         for name in ("head_lr", "backbone_lr", "final_lr"):
             number_in(f"train.{name}", getattr(self, name), 0.0, 1e3)
@@ -141,6 +149,18 @@ class TrainConfig:
         one_of("train.schedule", self.schedule, SCHEDULES)
         one_of("train.sampling", self.sampling, SAMPLINGS)
         one_of("train.batch_norm", self.batch_norm, BATCH_NORMS)
+        for name in ("warmup", "margin_warmup"):
+            if getattr(self, name) > self.epochs:
+                raise ArcwiseError(f"train.{name}={getattr(self, name):g} is longer than train.epochs={self.epochs}.")
+        if self.optimiser == "adamw" and self.momentum != 0.9:
+            raise ArcwiseError("AdamW has no momentum to set: leave train.momentum out, or take train.optimiser=sgd.")
+        if self.schedule == "constant" and self.final_lr:
+            raise ArcwiseError("a constant schedule has no end to fall to: leave train.final_lr out.")
+        if 0 < self.patience < self.evaluate_every:
+            raise ArcwiseError(
+                f"train.patience={self.patience} is shorter than train.evaluate_every={self.evaluate_every}: "
+                "set train.evaluate_every=1 as well."
+            )
         if self.batch % self.accumulate:
             raise ArcwiseError(
                 f"train.batch={self.batch} cannot be split into train.accumulate={self.accumulate} equal parts."
@@ -208,10 +228,15 @@ def overridden(config: Config, settings: Iterable[str]) -> Config:
     name = pairs.get("head.name")
     if name is not None and name != config.head.name:
         fresh = HeadConfig(name=name)
-        s = None if fresh.linear or "s=" in name else config.head.s
+        s = None if fresh.linear or fresh.names_s else config.head.s
         config = replace(config, head=replace(fresh, s=s, engine=config.head.engine, gradient=config.head.gradient))
+    changes: dict[str, dict[str, Any]] = {}
     for key, text in pairs.items():
-        config = with_setting(config, key, text)
+        owner, name, value = checked(config, key, text)
+        changes.setdefault(owner, {})[name] = value
+    for owner, values in changes.items():  # all of a part's settings at once: they are checked together
+        part = replace(getattr(config, owner), **values) if owner else None
+        config = replace(config, **(values if part is None else {owner: part}))
     return config
 
 
@@ -223,15 +248,14 @@ def split(setting: str) -> tuple[str, str]:
     return key.strip(), text.strip()
 
 
-def with_setting(config: Config, key: str, text: str) -> Config:
-    """The configuration with one setting changed."""
+def checked(config: Config, key: str, text: str) -> tuple[str, str, Any]:
+    """Whose setting a key is, its own name there, and the value in the setting's type."""
     owner, _, name = key.rpartition(".")
     part = getattr(config, owner, None) if owner else config
     hints = get_type_hints(type(part)) if dataclasses.is_dataclass(part) else {}
     if name not in hints or dataclasses.is_dataclass(hints[name]):
         raise unknown("setting", key, names(Config))
-    changed = replace(part, **{name: typed(key, text, hints[name])})  # type: ignore[type-var]
-    return replace(config, **{owner: changed}) if owner else changed  # type: ignore[return-value]
+    return owner, name, typed(key, text, hints[name])
 
 
 def names(kind: type, prefix: str = "") -> list[str]:

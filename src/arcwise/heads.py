@@ -265,8 +265,8 @@ def head_from(text: str, dim: int, classes: int, *, engine: str = "auto", gradie
     name, parameters = parsed(text)
     one_of("head", name, ["softmax", "softmax-bias", *MARGINS])
     if name not in MARGINS:
-        if parameters:
-            raise ArcwiseError(f"{name} takes no parameters, got {', '.join(parameters)}.")
+        if parameters or (engine, gradient) != ("auto", "exact"):
+            raise ArcwiseError(f"{name} has no scale, margin, engine or gradient to choose; write {name} alone.")
         return LinearHead(dim, classes, bias=name == "softmax-bias")
     own = {key: parameters.pop(key) for key in ("s", "k") if key in parameters}
     for key in parameters.keys() - (choices := {*inspect.signature(MARGINS[name]).parameters, "s", "k"}):

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from arcwise.backbones import backbone
@@ -86,9 +87,6 @@ class Embedder(nn.Module):
 
     def save(self, path: str | Path) -> Path:
         """The path of the one safetensors file that now holds weights, preprocessing, names and configuration."""
-        from safetensors.torch import save
-
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
         meta = {
             "arcwise": str(FORMAT),
             "model": json.dumps(dataclasses.asdict(replace(self.config, pretrained=False))),
@@ -96,7 +94,7 @@ class Embedder(nn.Module):
             "names": json.dumps(self.names),
             "about": json.dumps(self.about),
         }
-        return write(Path(path), save(weights, metadata=meta))
+        return write(Path(path), packed(self.state_dict(), meta))
 
     @classmethod
     def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Embedder:
@@ -122,6 +120,22 @@ class Embedder(nn.Module):
         names, about = tuple(json.loads(meta.get("names", "[]"))), json.loads(meta.get("about", "{}"))
         model = cls(config, preprocessing=preprocessing, names=names, about=about)
         return put(model, weights, path).to(device)
+
+
+def packed(tensors: dict[str, Tensor], meta: dict[str, str] | None = None) -> bytes:
+    """Tensors, wherever they are, as the content of a safetensors file."""
+    from safetensors.torch import save
+
+    return save({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, metadata=meta)
+
+
+def some_rows(n: int, most: int) -> Int[np.ndarray, " m"]:
+    """At most so many rows of n, spread evenly, always the same.
+
+    >>> some_rows(10, 4)
+    array([0, 3, 6, 9])
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 
 def finished_model(folder: Path) -> Path:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +130,7 @@ class Run:
         run = cls(Path(path))
         if run.exists():
             raise ArcwiseError(f"{path} holds a run already. Add --resume to go on with it, or choose another --out.")
-        if run.path.is_dir() and any(item.name != ".lock" for item in run.path.iterdir()):
-            raise ArcwiseError(f"{path} holds other files. Choose another --out.")
+        run.refuse_strangers()
         write(run.path / "config.json", json.dumps({"format": FORMAT, "config": config, **about}, indent=1))
         return run
 
@@ -165,7 +165,10 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration, as plain values; `Config.from_json(json.dumps(...))` makes it one again."""
-        return self.about["config"]
+        config = self.about.get("config")
+        if not isinstance(config, dict):
+            raise ArcwiseError(f"{self.path / 'config.json'} names no configuration. Choose another --out.")
+        return config
 
     @property
     def finished(self) -> bool:
@@ -192,9 +195,8 @@ class Run:
     def journal(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The journal's lines ("steps", "evaluation", ...), all or of one kind; a torn last line is left out."""
         path = self.path / "journal.jsonl"
-        entries = (
-            [entry for line in path.read_text().splitlines() if (entry := parsed_line(line))] if path.exists() else []
-        )
+        text = path.read_text(errors="replace") if path.exists() else ""
+        entries = [entry for line in text.splitlines() if (entry := parsed_line(line))]
         return [entry for entry in entries if kind is None or entry.get("kind") == kind]
 
     def embeddings(self, name: str = "test") -> Embeddings:
@@ -220,6 +222,17 @@ class Run:
                 ) from None
             yield
 
+    def sweep(self) -> None:
+        """Removes what a process that was killed while it wrote has left in this run."""
+        for left in (*self.path.glob(".*.part"), *self.path.glob("*/.*.part")):
+            if re.fullmatch(r"\..+\.\d+\.part", left.name):
+                left.unlink(missing_ok=True)
+
+    def refuse_strangers(self) -> None:
+        """Raises when the folder holds files but no run: they are somebody else's."""
+        if not self.exists() and self.path.is_dir() and any(item.name != ".lock" for item in self.path.iterdir()):
+            raise ArcwiseError(f"{self.path} holds other files. Choose another --out.")
+
 
 def tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of a safetensors file and its metadata, or an error that says what is wrong with the file."""
@@ -239,7 +252,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ArcwiseError(f"{path} cannot be read: {error}.") from None
+        raise ArcwiseError(f"{path} cannot be read: {error}. Choose another --out, or put the file back.") from None
     if not isinstance(values, dict):
         raise ArcwiseError(f"{path} does not hold a table of values.")
     return values
@@ -251,7 +264,8 @@ def parsed_line(line: str) -> dict[str, Any] | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) else None
+    whole = isinstance(entry, dict) and "kind" in entry and isinstance(entry.get("step", 0), int)
+    return entry if whole else None
 
 
 def cannot_write(path: Path, error: OSError) -> str:

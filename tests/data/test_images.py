@@ -13,10 +13,22 @@ NAMES = ("ant", "bee", "cat", "dog", "7")
 
 @pytest.mark.parametrize(
     ("text", "classes"),
-    [("0-2", [0, 1, 2]), ("3-", [3, 4]), ("dog, ant", [3, 0]), ("7", [4]), ("4,0", [4, 0]), ("1 - 1", [1])],
+    [
+        ("0-2", [0, 1, 2]),
+        ("3-", [3, 4]),
+        ("dog, ant", [3, 0]),
+        ("7", [4]),
+        ("4,0", [4, 0]),
+        ("1 - 1", [1]),
+        ("bee-dog", [1, 2, 3]),
+    ],
 )
 def test_filters_name_classes_positions_and_ranges(text, classes):
     assert chosen(text, NAMES) == classes
+
+
+def test_a_range_of_names_that_are_numbers_is_of_names():
+    assert chosen("1-3", tuple(map(str, range(1, 11)))) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +63,7 @@ def test_a_limit_is_spread_over_the_classes():
     images = Images(pixels=np.zeros((1000, 2, 2, 1), np.uint8), y=y, names=("a", "b"))
     assert limited(images, 100, seed=0).counts.tolist() == [90, 10]
     assert limited(images, 0, seed=0) is images
+    assert limited(images, 5, seed=0).counts.min() >= 1
     with pytest.raises(ArcwiseError, match="fewer images than the 2 classes"):
         limited(images, 1, seed=0)
 

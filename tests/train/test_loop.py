@@ -242,6 +242,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     assert same_tensors(last_checkpoint(whole), last_checkpoint(again))
 
 
+def test_checkpoints_that_are_all_damaged_are_set_aside_with_a_word(tmp_path):
+    run = train(SMALL, tmp_path / "run", device="cpu")
+    (run.path / "metrics.json").unlink()
+    for path in existing(run):
+        path.write_bytes(b"cut off")
+    with pytest.raises(ArcwiseError, match=r"now called \.damaged.*Say it again"):
+        train(SMALL, run.path, resume=True, device="cpu")
+    again = train(SMALL, run.path, resume=True, device="cpu")
+    assert same_tensors(last_checkpoint(train(SMALL, tmp_path / "whole", device="cpu")), last_checkpoint(again))
+
+
 def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch):
     out = tmp_path / "run"
     real, count = os.fsync, {"left": 12}
@@ -271,10 +282,10 @@ def test_a_folder_that_cannot_be_written_says_so(tmp_path):
 
 
 def test_parts_of_a_batch_have_the_gradient_of_the_whole(tmp_path):
-    plain = ("model.dropout=0", "train.batch_norm=frozen")
+    plain = ("model.dropout=0",)
     whole, parts = made(small(*plain), tmp_path / "a"), made(small(*plain, "train.accumulate=4"), tmp_path / "b")
     for trainer in (whole, parts):
-        trainer.enter_epoch(0)
+        trainer.both.eval()  # batch norms would see the parts, not the whole
     batch = next(iter(whole.epoch_batches(0, 0)))
     one, two = (trainer.backward(batch.x, batch.y) for trainer in (whole, parts))
     assert torch.allclose(one[0], two[0]) and torch.allclose(one[1], two[1], rtol=1e-4)
@@ -337,7 +348,7 @@ def test_the_average_is_the_average(tmp_path):
         trainer.step(batch)
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * trainer.head.weight.detach()
-    assert torch.allclose(trainer.final[1].weight, expected, atol=1e-6)
+    assert torch.allclose(trainer.final["head"].weight, expected, atol=1e-6)
 
 
 def test_the_margin_warms_up_from_normface(tmp_path):
@@ -369,6 +380,42 @@ def test_early_stopping_keeps_the_best_model(tmp_path):
     assert len(found) - 1 - int(np.argmax(found)) == 2
     with pytest.raises(ArcwiseError, match=r"data\.validation=0\.1"):
         train(small("train.patience=2"), tmp_path / "other", device="cpu")
+
+
+def test_snapshots_are_of_every_epoch_and_patience_counts_evaluations(tmp_path):
+    settings = (
+        "train.snapshots=true",
+        "train.evaluate_every=2",
+        "train.epochs=4",
+        "data.validation=0.3",
+        "train.patience=2",
+    )
+    run = train(small(*settings), tmp_path / "run", device="cpu")
+    assert len(run.journal("evaluation")) >= 2
+    epochs = run.metrics["epochs"]
+    assert len(list((run.path / "embeddings").glob("train-epoch-*"))) == epochs + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (("train.frozen_epochs=1",), "add --init MODEL"),
+        (("train.batch_norm=frozen",), "add --init MODEL"),
+        (("head.name=curricularface", "train.margin_warmup=1"), "changes more: set it to 0"),
+        (("head.name=magface", "train.margin_warmup=1"), "changes more: set it to 0"),
+        (("head.name=softmax", "head.m=0.3"), "no scale, margin, engine or gradient"),
+        (("head.name=softmax", "head.engine=chunked"), "no scale, margin, engine or gradient"),
+        (("head.name=arcface:m=0.3", "head.m=0.2"), "each key once"),
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(tmp_path, settings, says):
+    with pytest.raises(ArcwiseError, match=says):
+        train(small(*settings), tmp_path / "run", device="cpu")
+
+
+def test_a_margin_s_own_parameters_leave_the_scale_alone(tmp_path):
+    assert made(small("head.name=elastic-arcface:plus=true"), tmp_path / "a").head.s == 8.0
+    assert made(small("head.name=elastic-arcface:s=12"), tmp_path / "b").head.s == 12.0
 
 
 # ------------------------------------------------------------------------------------- out of bounds
@@ -445,3 +492,53 @@ def test_devices_that_are_not_there_are_refused(tmp_path):
     for name in ("gpu", "cuda:99", "cuda" if not torch.cuda.is_available() else "xla"):
         with pytest.raises(ArcwiseError, match="Choose auto, cpu or cuda"):
             train(recipe("digits-2d"), tmp_path / "run", device=name)
+
+
+# ------------------------------------------------------------------------------------- what went wrong before
+
+
+def test_a_mistake_in_the_settings_does_not_take_the_folder(tmp_path):
+    for wrong in ("model.backbone=foo", "head.m=9", "train.batch=1", "train.accumulate=16", "head.name=arcface:q=1"):
+        with pytest.raises(ArcwiseError):
+            train(small(wrong), tmp_path / "run", device="cpu")
+        assert not (tmp_path / "run" / "config.json").exists()
+    with pytest.raises(ArcwiseError, match=r"multiple of train\.per_class"):
+        train(small("train.sampling=m-per-class", "train.per_class=5"), tmp_path / "run", device="cpu")
+    train(small("train.epochs=1"), tmp_path / "run", device="cpu")
+
+
+def test_somebody_elses_folder_is_left_alone(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / ".x.123.part").write_text("theirs")
+    with pytest.raises(ArcwiseError, match="holds other files"):
+        train(SMALL, tmp_path, device="cpu")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".x.123.part", "sub"]
+
+
+def test_resuming_with_other_images_is_refused(tmp_path):
+    run = train(small("train.epochs=1"), tmp_path / "run", device="cpu")
+    (run.path / "metrics.json").unlink()
+    other = load(dataclasses.replace(SMALL.data, source="synthetic:classes=6,per_class=21,side=8"))
+    with pytest.raises(ArcwiseError, match="added, removed or renamed"):
+        train(small("train.epochs=1"), run.path, resume=True, device="cpu", splits=other)
+
+
+def test_a_finished_run_without_its_model_is_finished_again(tmp_path):
+    run = train(small("train.epochs=1"), tmp_path / "run", device="cpu")
+    before = load_file(run.model)
+    run.model.unlink()
+    (run.path / "checkpoints" / ".step-1.safetensors.4711.part").write_text("by a killed process")
+    train(small("train.epochs=1"), run.path, resume=True, device="cpu")
+    assert same_tensors(load_file(run.model), before) and not list(run.path.rglob("*.part"))
+
+
+def test_heads_may_be_written_in_capitals(tmp_path):
+    assert isinstance(made(small("head.name=Softmax"), tmp_path).head, torch.nn.Module)
+
+
+def test_large_folders_train_as_small_ones(tmp_path, monkeypatch):
+    """Streamed from disk, a run gives the bits it gives from memory."""
+    whole = train(small("train.epochs=2"), tmp_path / "whole", device="cpu")
+    monkeypatch.setattr("arcwise.data.loader.room", lambda _: 0)
+    streamed = train(small("train.epochs=2"), tmp_path / "streamed", device="cpu")
+    assert same_tensors(load_file(whole.model), load_file(streamed.model))

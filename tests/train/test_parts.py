@@ -7,13 +7,15 @@ import pytest
 
 from arcwise.config import SCHEDULES, TrainConfig
 from arcwise.records import Run
+from arcwise.train.checkpoint import Progress
 from arcwise.train.journal import Journal, masked
 from arcwise.train.schedule import rate
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_warm_up_to_one_and_never_rise_after_it(schedule):
-    config = TrainConfig(epochs=10, schedule=schedule, warmup=2.0, power=2.0, final_lr=0.1)
+    end = 0.0 if schedule == "constant" else 0.1
+    config = TrainConfig(epochs=10, schedule=schedule, warmup=2.0, power=2.0, final_lr=end)
     values = [rate(i / 10, config) for i in range(101)]
     assert values[0] == 0 and values[10] == pytest.approx(0.5) and values[20] == pytest.approx(1.0)
     assert all(b <= a + 1e-12 for a, b in itertools.pairwise(values[20:]))
@@ -28,16 +30,16 @@ def test_schedules_by_hand():
 
 def test_the_journal_takes_back_what_came_after_the_checkpoint(tmp_path):
     run = Run.create(tmp_path, {})
-    journal = Journal(run, step=0)
+    journal = Journal(run, Progress())
     for step in (1, 2, 3):
         journal.write("steps", step=step, loss=1.0 / step)
-    Journal(run, step=2).write("steps", step=3, loss=float("nan"))
+    Journal(run, Progress(step=2)).write("steps", step=3, loss=float("nan"))
     assert [(entry["step"], entry["loss"]) for entry in run.journal()] == [(1, 1.0), (2, 0.5), (3, None)]
 
 
 def test_tensorboard_files_are_records_of_events(tmp_path):
     run = Run.create(tmp_path, {})
-    journal = Journal(run, step=0, tensorboard=True)
+    journal = Journal(run, Progress(), tensorboard=True)
     journal.write("steps", step=300, loss=0.25)
     content = next((tmp_path / "tensorboard").iterdir()).read_bytes()
     events = []

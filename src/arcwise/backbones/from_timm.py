@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import sys
 from types import ModuleType
@@ -9,7 +10,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from arcwise.errors import ArcwiseError, unknown
+from arcwise.errors import ArcwiseError
 
 KEPT_ALIVE: list[torch.library.Library] = []  # schemas vanish with the object that declared them
 
@@ -46,18 +47,19 @@ class TimmBackbone(nn.Module):
         super().__init__()
         timm = imported()
         if not timm.is_model(name.split(".")[0]):
-            raise unknown("timm model", name, timm.list_models())
+            near = difflib.get_close_matches(name, timm.list_models(), n=5)
+            hint = " or ".join(near) or "one of timm.list_models()"
+            raise ArcwiseError(f"unknown timm model {name!r}: did you mean {hint}?")
         options = {"num_classes": 0, "in_chans": channels, "pretrained": pretrained}
         if "img_size" in inspect.signature(timm.model_entrypoint(name.split(".")[0])).parameters or takes_side(name):
             options["img_size"] = side
+        self.dropout = nn.Dropout(dropout)
         try:
             self.body = timm.create_model(name, **options)
-        except (RuntimeError, OSError, ValueError, AssertionError) as error:
+            with torch.no_grad():
+                self.features = self.body.eval()(torch.zeros(1, channels, side, side)).shape[1]
+        except Exception as error:  # a thousand models fail in a thousand ways
             raise ArcwiseError(f"timm cannot build {name} for {side} x {side} images: {error}") from None
-        self.dropout = nn.Dropout(dropout)
-        self.body.eval()
-        with torch.no_grad():
-            self.features = self.body(torch.zeros(1, channels, side, side)).shape[1]
         self.body.train()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ app = App(
     help="Angular-margin embeddings: exact, finite, and in bounded memory.",
     version=f"arcwise {arcwise.__version__}",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
     default_parameter=Parameter(negative=(), consume_multiple=True),
 )
 app.command("arcwise.cli.advise:run", name="advise", help="Suggest a scale s and a margin m, with the reasons.")
@@ -46,7 +47,7 @@ def code_of(tokens: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"arcwise: cannot write the result: {error.strerror}.", file=sys.stderr)
+        print(f"arcwise: {error.filename or 'cannot write the result'}: {error.strerror}.", file=sys.stderr)
         sys.stdout = None  # nothing is left to flush at exit
         return 1
     except KeyboardInterrupt:

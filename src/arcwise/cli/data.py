@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from cyclopts import App
 
 from arcwise.cli.progress import Counter, images, size
 from arcwise.config import DataConfig
+from arcwise.errors import one_of
 
 app = App(name="data", help="List data sources, get one, or show what it holds.", result_action="return_value")
 
@@ -58,10 +60,11 @@ def get(name: str, /, *, data_dir: Path | None = None, mirror: str | None = None
     mirror
         A folder on a web server that has the files; asked before the usual ones.
     """
-    from arcwise.data.fetch import cache_folder, fetched
+    from arcwise.data.fetch import ORIGINS, cache_folder, fetched
 
+    checked = "verified" if ORIGINS[one_of("data set", name, ORIGINS)].sha256 else "as the mirror's archive has them"
     arrays = fetched(name, data_dir=data_dir, mirror=mirror, tell=Counter(size))
-    print(f"{name}: {len(arrays['train_x']):,} training and {len(arrays['test_x']):,} test images, verified, in "
+    print(f"{name}: {len(arrays['train_x']):,} training and {len(arrays['test_x']):,} test images, {checked}, in "
           f"{cache_folder(data_dir) / name}.safetensors")  # fmt: skip
     print(f"Next: arcwise data show {name}")
 
@@ -100,5 +103,5 @@ def show(source: str, /, *, unseen: str = "", validation: float = 0.0, data_dir:
         print(f"  {name:10} {len(part):7,} images of {part.classes:,} classes, {spread} each")
     for name, reason in splits.broken.items():
         print(f"  broken: {name}: {reason}", file=sys.stderr)
-    recipe = "folder --data " + source if source.startswith("folder") else f"digits-2d --data {source}"
-    print(f"Next: arcwise train {recipe}")
+    recipe = "folder" if source.startswith("folder") else "digits-2d"
+    print(f"Next: arcwise train {recipe} --data {shlex.quote(source)}")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arcwise.cli.progress import Counter, images, size
-from arcwise.config import DataConfig
-from arcwise.errors import one_of
+from arcwise.config import DataConfig, from_values
+from arcwise.errors import ArcwiseError, one_of
+
+if TYPE_CHECKING:
+    from arcwise.model import Embedder
 
 
 def run(
@@ -16,8 +21,7 @@ def run(
     /,
     *,
     out: Path = Path("embeddings.safetensors"),
-    part: str = "test",
-    unseen: str = "",
+    part: str = "all",
     device: str = "auto",
     data_dir: Path | None = None,
 ) -> None:
@@ -32,31 +36,46 @@ def run(
     out
         Where the embeddings go.
     part
-        train, test, unseen, or all: every image of the source.
-    unseen
-        Classes to keep apart, as in 5-9.
+        all of the source's images, or the part of them that the model was given as train, validation, test or unseen.
     device
         auto, cpu, cuda or cuda:1.
     data_dir
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
-    one_of("part", part, ("train", "test", "unseen", "all"))
-    from arcwise.data import load
+    one_of("part", part, ("all", "train", "validation", "test", "unseen"))
+    from arcwise.data.sources import load, load_whole
     from arcwise.embed import embed
     from arcwise.model import Embedder
     from arcwise.train.device import chosen_device
 
     embedder = Embedder.load(model, device=chosen_device(device))
-    look = embedder.preprocessing
-    config = DataConfig(source=data, unseen=unseen, size=look.side, channels=look.channels)
+    config = data_config(embedder, data, part)
     counter = Counter(images if data.startswith("folder") else size)
-    splits = load(config, data_dir=data_dir, tell=counter)
-    chosen = splits.whole if part == "all" else splits.part(part)
+    if part == "all":
+        chosen, broken = load_whole(config, data_dir=data_dir, tell=counter)
+    else:
+        splits = load(config, data_dir=data_dir, tell=counter)
+        chosen, broken = splits.part(part), splits.broken
     counter = Counter(images)
     told = {"model": str(model), "source": data, "part": part}
-    found = embed(embedder, chosen, about=told, tell=lambda done, total: counter("embedding", done, total))
+    mirror = embedder.about.get("config", {}).get("train", {}).get("mirror", False)
+    found = embed(
+        embedder, chosen, mirror=mirror, about=told, tell=lambda done, total: counter("embedding", done, total)
+    )
     found.save(out)
-    for name, reason in splits.broken.items():
+    for name, reason in broken.items():
         print(f"skipped {name}: {reason}", file=sys.stderr)
     print(f"{out}: {len(found.x):,} embeddings of {found.dim} dimensions, {len(found.names)} classes")
     print(f"Next: python -c \"from arcwise.records import Embeddings; print(Embeddings.load('{out}').x.shape)\"")
+
+
+def data_config(embedder: Embedder, data: str, part: str) -> DataConfig:
+    """The data as the model wants it; parts are cut as they were when it was trained."""
+    look, trained = embedder.preprocessing, embedder.about.get("config", {}).get("data")
+    if part == "all":
+        return DataConfig(source=data, size=look.side, channels=look.channels)
+    if not trained or trained["source"] != data:
+        raise ArcwiseError(
+            f"the model was not trained on {data}, so it has no {part} images there. Leave --part out for all images."
+        )
+    return replace(from_values(DataConfig, trained, where="data."), size=look.side, channels=look.channels)

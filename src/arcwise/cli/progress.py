@@ -49,6 +49,8 @@ class Counter:
             return
         self.last, self.what = time.monotonic(), what
         amount = self.unit(done) + (f" of {self.unit(total)}" if total else "") if done or total else "..."
+        if terminal() and total:
+            amount = f"{'━' * round(30 * done / total):╌<30} {amount}"
         end = "\n" if finished or not terminal() else ""
         start = "\r\x1b[K" if terminal() else ""
         print(f"{start}{what}: {amount}", end=end, file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from arcwise.cli.progress import TrainDisplay
+from arcwise.cli.progress import TrainDisplay, degrees
 from arcwise.config import Config, overridden
 from arcwise.errors import ArcwiseError
 from arcwise.recipes import recipe as recipe_config
@@ -61,6 +62,8 @@ def run(
         Print the final numbers for a machine.
     """
     config = configured(recipe, set_ or [], head=head, data=data)
+    if init is not None:
+        refuse_model_settings(set_ or [])
     config = replace(config, seed=seed, init=str(init.resolve()) if init else config.init)
     folder = out or Path("runs") / f"{recipe}-{config.head.kind}-{seed}"
     from arcwise.train import train
@@ -88,19 +91,31 @@ def configured(recipe: str, settings: list[str], *, head: str | None, data: str 
     return overridden(recipe_config(recipe), settings)
 
 
+def refuse_model_settings(settings: list[str]) -> None:
+    """With --init the model says what network it is and what images it takes."""
+    for setting in settings:
+        key = setting.split("=")[0].strip()
+        if key.startswith("model.") or key in ("data.size", "data.channels"):
+            raise ArcwiseError(f"{key} is the model's own with --init: leave it out.")
+
+
 def report(run: Run, *, as_json: bool) -> None:
     """The final numbers, and what to type next."""
     metrics = run.metrics
+    if "test" not in metrics:
+        raise ArcwiseError(f"{run.path / 'metrics.json'} is not whole: remove it and say it again with --resume.")
     if as_json:
         print(json.dumps({"run": str(run.path), **metrics}))
         return
     for part in ("validation", "test"):
         if part in metrics:
             found = metrics[part]
-            own, other = (f"{found[key] * 57.29578:.1f}°" for key in ("angle_own", "angle_other"))
+            own, other = degrees(found["angle_own"]), degrees(found["angle_other"])
             print(
                 f"{part:10} accuracy {found['accuracy']:.2%}   angle to own centre {own}, to the nearest other {other}"
             )
     print(f"{'':10} {metrics['images']:,} images in {metrics['seconds']:.1f} s on {metrics['device']}")
     print(f"\n{run.path}{os.sep}model.safetensors is the model, metrics.json the numbers, journal.jsonl the way there.")
-    print(f"Next: arcwise embed {run.path} {run.config['data']['source']} --out {run.path / 'all.safetensors'}")
+    source, out = run.config["data"]["source"], run.path / "all.safetensors"
+    words = ["arcwise", "embed", str(run.path), source, "--out", str(out)]
+    print(f"Next: {shlex.join(words)}")

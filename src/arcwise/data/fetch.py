@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import os
 import shutil
 import subprocess
@@ -98,11 +99,18 @@ ARCHIVE_MD5 = {"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"}
 
 def cache_folder(data_dir: str | Path | None = None) -> Path:
     """Where data sets are kept: `data_dir`, else $ARCWISE_DATA, else the user's cache."""
-    if data_dir:
-        return Path(data_dir).expanduser()
-    if os.environ.get("ARCWISE_DATA"):
-        return Path(os.environ["ARCWISE_DATA"]).expanduser()
+    named = data_dir or os.environ.get("ARCWISE_DATA")
+    if named:
+        return expanded(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arcwise"
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ~ spelt out."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ArcwiseError(f"{path}: {error} Write the path without ~.") from None
 
 
 def fetched(
@@ -151,8 +159,8 @@ def cached(name: str, root: Path, tried: list[str]) -> Arrays | None:
     if not path.is_file():
         return None
     try:
-        arrays = {key: value for key, value in tensors(path)[0].items() if key in KEYS}
-        verify(name, arrays)
+        arrays, meta = tensors(path)
+        verify(name, arrays, meta.get("sha256", ""))
     except ArcwiseError as error:
         tried.append(f"the cached file {path}: {error}")
         return None
@@ -237,7 +245,7 @@ def download(url: str, path: Path, tell: Tell) -> Path:
         if total is not None and got != total:
             raise ArcwiseError(f"{path.name} broke off after {got:,} of {total:,} bytes")
         return part.replace(path)
-    except (OSError, urllib.error.URLError, ValueError, EOFError) as error:
+    except (OSError, http.client.HTTPException, ValueError, EOFError) as error:
         if isinstance(error, ArcwiseError):
             raise
         raise ArcwiseError(reason(path.name, error)) from None
@@ -247,8 +255,6 @@ def download(url: str, path: Path, tell: Tell) -> Path:
 
 def copy(source, file, tell: Callable[[int], None]) -> int:
     """How many bytes were copied; gives up on a server that only trickles."""
-    import http.client
-
     got, start = 0, time.monotonic()
     while True:
         try:
@@ -282,17 +288,22 @@ def digest(arrays: Arrays) -> str:
     return sha.hexdigest()
 
 
-def verify(name: str, arrays: Arrays) -> None:
-    """Refuses arrays that are not exactly the data set."""
+def verify(name: str, arrays: Arrays, known: str = "") -> None:
+    """Refuses arrays that are not exactly the data set; `known` is the digest they had when they were cached."""
     if arrays.keys() < set(KEYS):
         raise ArcwiseError(f"{name} is not whole: {', '.join(sorted(set(KEYS) - arrays.keys()))} are missing.")
-    wanted = ORIGINS[name].sha256
+    wanted = ORIGINS[name].sha256 or known
     if wanted and digest(arrays) != wanted:
         raise ArcwiseError(f"the SHA-256 of the decoded arrays is not {name}'s: the files are damaged or altered.")
+    for part in ("train", "test"):
+        x, y = arrays[f"{part}_x"], arrays[f"{part}_y"]
+        if x.ndim != 4 or len(x) != len(y) or y.max(initial=0) >= len(ORIGINS[name].names):
+            raise ArcwiseError(f"{name}'s {part} images and labels do not belong together.")
 
 
 def store(arrays: Arrays, path: Path) -> None:
     """Keeps the arrays for the next time."""
     from safetensors.numpy import save
 
-    write(path, save({key: np.ascontiguousarray(arrays[key]) for key in KEYS}))
+    whole = {key: np.ascontiguousarray(arrays[key]) for key in KEYS}
+    write(path, save(whole, metadata={"sha256": digest(whole)}))

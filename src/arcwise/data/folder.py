@@ -18,13 +18,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from arcwise.data.images import Images, shown
+from arcwise.data.images import Images, MappedRows, shown
 from arcwise.errors import ArcwiseError
 from arcwise.records import cannot_write, write
 
 Tell = Callable[[str, int, int | None], None]
+WINDOW = 4096  # images that wait for a worker at a time
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
+LARGEST_IMAGE = 256_000_000  # pixels; today's largest telephones take 200 million
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "filename", "name", "image", "path"), ("label", "class", "identity", "id", "y")
 
 
@@ -48,7 +50,8 @@ def natural(name: str) -> list:
     >>> sorted(["b10", "b9", "a"], key=natural)
     ['a', 'b9', 'b10']
     """
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+    pieces = [piece for piece in re.split(r"([0-9]+)", name) if piece]
+    return [(0, len(p.lstrip("0")), p.lstrip("0")) if p[0] in "0123456789" else (1, 0, p) for p in pieces]
 
 
 def listed(root: Path) -> Listing:
@@ -60,6 +63,7 @@ def listed(root: Path) -> Listing:
     if tables:
         return from_table(root, tables)
     found = [(str(path.relative_to(root)), folder.name) for folder in folders for path in images_under(folder)]
+    found = found or [(path.name, root.resolve().name) for path in images_under(root)]
     if not found:
         raise ArcwiseError(
             f"{root} holds no images. Put each class's images into a folder of its own, as in "
@@ -82,8 +86,11 @@ def from_table(root: Path, tables: list[Path]) -> Listing:
     """The images that a CSV names, beside it or below."""
     if len(tables) > 1:
         raise ArcwiseError(f"{root} holds several CSV files ({', '.join(t.name for t in tables)}): leave one.")
-    with tables[0].open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    try:
+        with tables[0].open(newline="", encoding="utf-8-sig", errors="replace") as file:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise ArcwiseError(f"{tables[0]} cannot be read: {error}.") from None
     at, skip = columns(rows, tables[0])
     found = []
     for number, row in enumerate(rows[skip:], start=skip + 1):
@@ -148,9 +155,8 @@ def loaded(
             f"none of the {len(state)} images in {listing.root} can be read; the first: {next(iter(bad.items()))}."
         )
     y = np.array([number[label] for label in listing.labels], dtype=np.int64)
-    if len(fine) < len(y):
-        pixels, y = pixels[fine], y[fine]  # broken files are few: a copy of the rest
-    return Images(pixels=pixels, y=y, names=names, files=tuple(listing.files[i] for i in fine)), bad
+    files = tuple(listing.files[i] for i in fine)
+    return Images(pixels=MappedRows(pixels, fine), y=y[fine], names=names, files=files), bad
 
 
 def decoded(listing: Listing, shape: tuple[int, int], cache: Path, tell: Tell) -> tuple[np.ndarray, np.ndarray]:
@@ -166,7 +172,7 @@ def decoded(listing: Listing, shape: tuple[int, int], cache: Path, tell: Tell) -
                 if not path.exists() or path.stat().st_size != length:
                     make_room(path, length)
             done = np.memmap(state, np.uint8, mode="r+", shape=size[:1])
-            if (done == TODO).any():
+            if (done != FINE).any():
                 fill(listing, shape, np.memmap(pixels, np.uint8, mode="r+", shape=size), done, tell=tell)
                 write(place / "about.json", json.dumps({"root": str(listing.root), "images": size[0], "side": side}))
     except OSError as error:
@@ -183,6 +189,7 @@ def make_room(path: Path, length: int) -> None:
             "Make room, lower data.size, or move the cache with --data-dir or ARCWISE_DATA."
         )
     with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(length, 1))
         file.truncate(length)
 
 
@@ -207,7 +214,6 @@ def key(listing: Listing, shape: tuple[int, int]) -> str:
 
 def fill(listing: Listing, shape: tuple[int, int], pixels: np.ndarray, state: np.ndarray, *, tell: Tell) -> None:
     """Decodes what is not decoded yet; an image's state is set after its pixels are in place."""
-    from PIL import Image
 
     def one(row: int) -> None:
         try:
@@ -216,17 +222,33 @@ def fill(listing: Listing, shape: tuple[int, int], pixels: np.ndarray, state: np
         except Exception:  # a broken file makes Pillow raise nearly anything
             state[row] = BROKEN
 
-    todo = np.flatnonzero(state == TODO)
-    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
+    todo = np.flatnonzero(state != FINE)  # what was broken may have been mended or made readable
+    with no_bombs(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
         try:
-            for count, _ in enumerate(workers.map(one, todo.tolist(), chunksize=16), start=1):
-                if count % 64 == 0 or count == len(todo):
-                    tell(f"decoding {listing.root.name}", count, len(todo))
+            for start in range(0, len(todo), WINDOW):
+                some = todo[start : start + WINDOW].tolist()
+                for count, _ in enumerate(workers.map(one, some), start=start + 1):
+                    if count % 64 == 0 or count == len(todo):
+                        tell(f"decoding {listing.root.name}", count, len(todo))
         except BaseException:
             workers.shutdown(cancel_futures=True)
             raise
+
+
+@contextlib.contextmanager
+def no_bombs() -> Iterator[None]:
+    """Makes Pillow refuse images of more than 256 million pixels, and keeps its other warnings quiet."""
+    from PIL import Image
+
+    before = Image.MAX_IMAGE_PIXELS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        Image.MAX_IMAGE_PIXELS = LARGEST_IMAGE
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = before
 
 
 def image_pixels(path: Path, shape: tuple[int, int]) -> UInt8[np.ndarray, "side side channels"]:
@@ -239,7 +261,7 @@ def image_pixels(path: Path, shape: tuple[int, int]) -> UInt8[np.ndarray, "side 
         image.draft(mode, (2 * side, 2 * side))
         image = ImageOps.exif_transpose(image)
         if image.mode.startswith(("I", "F")):
-            image = Image.fromarray(eight_bits(np.asarray(image)))
+            image = Image.fromarray(eight_bits(np.asarray(image)))  # 16 bits: 65535 is white; floats: 1 is
         if "A" in image.mode or "transparency" in image.info:
             image = image.convert("RGBA")
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
@@ -248,19 +270,18 @@ def image_pixels(path: Path, shape: tuple[int, int]) -> UInt8[np.ndarray, "side 
 
 
 def eight_bits(values: np.ndarray) -> UInt8[np.ndarray, "h w"]:
-    """Grey values of 16 bits, or of any range, as 0 to 255."""
-    values = values.astype(np.float64)
-    top = 65535.0 if values.max(initial=0) > 255 else 255.0
-    return np.clip(np.round(values / max(top, values.max(initial=0)) * 255), 0, 255).astype(np.uint8)
+    """Grey values of 16 bits (65535 is white) or floats (1 is white) as 0 to 255; the same scale for every image."""
+    top = 1.0 if values.dtype.kind == "f" else 65535.0
+    if not (values.min(initial=0) >= 0 and values.max(initial=0) <= top):  # not a number is neither
+        raise ValueError(f"grey values outside 0 to {top:g}")
+    return np.round(values.astype(np.float64) * (255.0 / top)).astype(np.uint8)
 
 
 def why(path: Path, shape: tuple[int, int]) -> str:
     """Why an image cannot be used, in few words."""
     from PIL import Image, UnidentifiedImageError
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
+    with no_bombs():
         try:
             image_pixels(path, shape)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError):
@@ -277,8 +298,6 @@ def splits(root: Path) -> tuple[Listing, Listing | None, tuple[str, ...]]:
     train_root, test_root = parts(root)
     train = listed(train_root)
     test = listed(test_root) if test_root else None
-    if len(train.names) < 2:
-        raise ArcwiseError(f"{train_root} holds one class ({train.labels[0]!r}): training needs at least two folders.")
     extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
         raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {shown(extra)}.")

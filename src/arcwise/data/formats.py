@@ -115,11 +115,19 @@ def cifar10_arrays(folder: Path) -> Arrays | None:
     }:
         return {
             "train_x": np.concatenate([rows_of_png(files[f"{name}.png"]) for name in batches]),
-            "train_y": np.array(json.loads(files["train_lables.json"]), dtype=np.uint8),
+            "train_y": labels(files["train_lables.json"]),
             "test_x": rows_of_png(files["test_batch.png"]),
-            "test_y": np.array(json.loads(files["test_lables.json"]), dtype=np.uint8),
+            "test_y": labels(files["test_lables.json"]),
         }
     return None
+
+
+def labels(content: bytes) -> np.ndarray:
+    """The labels in a JSON list."""
+    try:
+        return np.array(json.loads(content), dtype=np.uint8)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArcwiseError(f"the labels are no JSON list of small whole numbers ({error}).") from None
 
 
 def cifar100_arrays(folder: Path) -> Arrays | None:

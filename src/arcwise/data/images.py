@@ -11,17 +11,43 @@ from jaxtyping import Int, UInt8
 from arcwise.errors import ArcwiseError, number_in
 
 
+class MappedRows:
+    """Some rows of pixels that stay on disk until they are asked for; reads like an array.
+
+    >>> MappedRows(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.array([7, 3]))[1:].ravel()
+    array([3], dtype=uint8)
+    """
+
+    def __init__(self, pixels: UInt8[np.ndarray, "all h w channels"], rows: Int[np.ndarray, " n"]):
+        self.pixels, self.rows = pixels, rows
+        self.shape = (len(rows), *pixels.shape[1:])
+        self.nbytes = int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index) -> UInt8[np.ndarray, ...]:
+        return np.asarray(self.pixels[self.rows[index]])
+
+    def __array__(self, dtype: object = None, copy: object = None) -> UInt8[np.ndarray, "n h w channels"]:
+        return self[:]
+
+    def take(self, index: Int[np.ndarray, " m"]) -> MappedRows:
+        """Some of these rows."""
+        return MappedRows(self.pixels, self.rows[index])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
     """Images of one split: pixels (n, height, width, channels) of 0 to 255, labels, and the classes' names.
 
-    `pixels` may be a file mapped into memory. `files` names where each image came from, if it was a file.
+    `pixels` may stay in a file on disk (`MappedRows`). `files` names where each image came from, if it was a file.
 
     >>> Images(pixels=np.zeros((2, 8, 8, 1), np.uint8), y=np.array([0, 1]), names=("a", "b")).counts
     array([1, 1])
     """
 
-    pixels: UInt8[np.ndarray, "n h w channels"]
+    pixels: UInt8[np.ndarray, "n h w channels"] | MappedRows
     y: Int[np.ndarray, " n"]
     names: tuple[str, ...]
     files: tuple[str, ...] | None = None
@@ -48,7 +74,9 @@ class Images:
     def take(self, index: Int[np.ndarray, " m"]) -> Images:
         """The images of these rows, in this order."""
         files = None if self.files is None else tuple(self.files[i] for i in index)
-        return replace(self, pixels=self.pixels[index], y=self.y[index], files=files)
+        lazily = isinstance(self.pixels, MappedRows)
+        pixels = self.pixels.take(index) if lazily else self.pixels[index]
+        return replace(self, pixels=pixels, y=self.y[index], files=files)
 
     def only(self, classes: list[int]) -> Images:
         """The images of these classes, labelled 0, 1, ... in the order given.
@@ -65,10 +93,13 @@ class Images:
 
     def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of each channel on the scale of 0 to 1, from some 5,000 images."""
-        step = max(1, len(self) // 5_000)
-        some = self.pixels[::step].reshape(-1, self.shape[2]).astype(np.float32) / 255.0
-        mean, std = some.mean(0, dtype=np.float64), some.std(0, dtype=np.float64)
-        return tuple(round(float(v), 4) for v in mean), tuple(round(max(float(v), 1e-3), 4) for v in std)
+        some = self.pixels[:: max(1, len(self) // 5_000)].reshape(-1, self.shape[2])
+        value, mean, std = np.arange(256) / 255.0, [], []
+        for channel in some.T:
+            share = np.bincount(channel, minlength=256) / max(len(channel), 1)
+            mean.append(round(float(share @ value), 4))
+            std.append(round(max(float(share @ (value - share @ value) ** 2) ** 0.5, 1e-3), 4))
+        return tuple(mean), tuple(std)
 
 
 def with_filter(text: str) -> tuple[str, str]:
@@ -83,7 +114,7 @@ def with_filter(text: str) -> tuple[str, str]:
 
 
 def chosen(text: str, names: tuple[str, ...]) -> list[int]:
-    """The classes that a filter names: names, positions, and ranges of positions, ends included.
+    """The classes that a filter names: names, positions counted from 0, and ranges of either, ends included.
 
     >>> chosen("0-2, dog", ("ant", "bee", "cat", "dog")), chosen("2-", ("ant", "bee", "cat", "dog"))
     ([0, 1, 2, 3], [2, 3])
@@ -91,9 +122,12 @@ def chosen(text: str, names: tuple[str, ...]) -> list[int]:
     position = {name: at for at, name in enumerate(names)}
     found: list[int] = []
     for part in (part.strip() for part in text.split(",")):
-        span = re.fullmatch(r"(\d+)(?:\s*(-)\s*(\d*))?", part)
+        span = re.fullmatch(r"([0-9]{1,9})(?:\s*(-)\s*([0-9]{0,9}))?", part)
+        first_name, dash, last_name = (piece.strip() for piece in part.partition("-"))
         if part in position:
             found.append(position[part])
+        elif dash and first_name in position and last_name in position:
+            found += range(position[first_name], position[last_name] + 1)
         elif span is None:
             raise ArcwiseError(f"there is no class {part!r}. The classes are {shown(names)}; ranges are written 0-4.")
         else:
@@ -147,4 +181,5 @@ def limited(images: Images, limit: int, *, seed: int) -> Images:
     for c in range(images.classes):
         rows = order[images.y[order] == c]
         place[rows] = (np.arange(len(rows)) + 0.5) / max(len(rows), 1)
+        place[rows[:1]] = 0.0  # every class keeps one
     return images.take(np.sort(np.argsort(place, kind="stable")[:limit]))

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from arcwise.config import DataConfig
-from arcwise.data.images import Images
+from arcwise.data.images import Images, MappedRows
 from arcwise.data.samplers import stream
 from arcwise.data.transforms import changed, normalised, picked
 
@@ -56,6 +56,7 @@ class Loader:
         limit = room(self.device) if resident is None else resident
         self.y = torch.from_numpy(np.ascontiguousarray(images.y)).to(self.device)
         self.pixels = as_tensor(images.pixels).to(self.device) if images.pixels.nbytes <= limit else None
+        self.pinned = self.device.type == "cuda"
 
     def in_order(self, size: int) -> Iterator[Batch]:
         """Every image once, unchanged, the last batch as small as it comes."""
@@ -77,29 +78,37 @@ class Loader:
                 index = torch.from_numpy(row).to(self.device, non_blocking=True)
                 yield index, self.pixels, index
             return
-        for row, pixels in ahead(self.images.pixels, rows):
-            index = torch.from_numpy(row).to(self.device)
-            yield index, pixels.to(self.device), torch.arange(len(row), device=self.device)
+        for row, pixels in ahead(self.images.pixels, rows, pinned=self.pinned):
+            index = torch.from_numpy(row).to(self.device, non_blocking=True)
+            yield index, pixels.to(self.device, non_blocking=True), torch.arange(len(row), device=self.device)
 
 
-def as_tensor(pixels: np.ndarray) -> Tensor:
-    """The same memory as a tensor; a file mapped from disk stays mapped."""
-    return torch.from_numpy(pixels if pixels.flags.c_contiguous and pixels.flags.writeable else pixels.copy())
+def as_tensor(pixels: np.ndarray | MappedRows) -> Tensor:
+    """The pixels as a tensor, in the same memory where that can be."""
+    array = np.asarray(pixels)
+    return torch.from_numpy(array if array.flags.c_contiguous and array.flags.writeable else array.copy())
 
 
-def ahead(pixels: np.ndarray, rows: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
+def ahead(
+    pixels: np.ndarray | MappedRows, rows: Iterable[np.ndarray], *, pinned: bool
+) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Batches of pixels, read by workers while the ones before are trained on."""
-    waiting: deque[tuple[np.ndarray, Future[np.ndarray]]] = deque()
+    waiting: deque[tuple[np.ndarray, Future[Tensor]]] = deque()
+
+    def read(row: np.ndarray) -> Tensor:
+        batch = torch.from_numpy(np.asarray(pixels[row]))
+        return batch.pin_memory() if pinned else batch
+
     with ThreadPoolExecutor(AHEAD) as workers:
         try:
             for row in rows:
-                waiting.append((row, workers.submit(lambda row=row: np.asarray(pixels[row]))))
+                waiting.append((row, workers.submit(read, row)))
                 if len(waiting) > AHEAD:
                     first, future = waiting.popleft()
-                    yield first, torch.from_numpy(future.result())
+                    yield first, future.result()
             while waiting:
                 first, future = waiting.popleft()
-                yield first, torch.from_numpy(future.result())
+                yield first, future.result()
         finally:
             workers.shutdown(wait=False, cancel_futures=True)
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from arcwise.config import DataConfig
 from arcwise.data import folder as folders
-from arcwise.data.fetch import ORIGINS, cache_folder, fetched
+from arcwise.data.fetch import ORIGINS, cache_folder, expanded, fetched
 from arcwise.data.images import Images, chosen, limited, stratified, with_filter
-from arcwise.errors import ArcwiseError, count_at_least, number_in, unknown
+from arcwise.errors import ArcwiseError, count_in, number_in, unknown
 
 Tell = Callable[[str, int, int | None], None]
 
@@ -42,18 +42,6 @@ class Splits:
         if name not in self.parts:
             raise ArcwiseError(f"there is no part {name!r} here, only {', '.join(self.parts)}.")
         return self.parts[name]
-
-    @property
-    def whole(self) -> Images:
-        """Every image of the classes that are trained on."""
-        parts = [part for name, part in self.parts.items() if name != "unseen"]
-        files = [part.files for part in parts]
-        return Images(
-            pixels=np.concatenate([part.pixels for part in parts]),
-            y=np.concatenate([part.y for part in parts]),
-            names=self.train.names,
-            files=None if None in files else tuple(name for names in files for name in names or ()),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +92,7 @@ def folder(asked: Asked) -> Raw:
         raise ArcwiseError("say which folder: folder:PATH, with one folder of images per class inside.")
     shape = (asked.config.size or 112, asked.config.channels or 3)
     options = {"shape": shape, "broken": asked.config.broken, "cache": cache_folder(asked.data_dir), "tell": asked.tell}
-    train, test, names = folders.splits(Path(asked.argument).expanduser())
+    train, test, names = folders.splits(expanded(asked.argument))
     images, bad = folders.loaded(train, names, **options)
     if test is None:
         return Raw(train=images, broken=bad)
@@ -131,7 +119,8 @@ def synthetic(asked: Asked) -> Raw:
             values[key] = type(values[key])(text)
         except ValueError:
             raise ArcwiseError(f"synthetic's {key} must be a number, got {text!r}.") from None
-    classes, per_class, side = (count_at_least(name, values[name], 1) for name in ("classes", "per_class", "side"))
+    classes, per_class, side = (count_in(name, values[name], 1, 10**7) for name in ("classes", "per_class", "side"))
+    count_in("synthetic's bytes", classes * per_class * side * side, 1, 2**31)
     noise = number_in("noise", values["noise"], 0.0, 100.0)
     random = np.random.default_rng(asked.config.seed)
     y = np.repeat(np.arange(classes), per_class)
@@ -158,14 +147,39 @@ def load(config: DataConfig, *, data_dir: str | Path | None = None, tell: Tell |
     >>> load(DataConfig(source="digits[0-4]", unseen="5-9")).unseen.names
     ('5', '6', '7', '8', '9')
     """
+    raw, kept = read(config, data_dir=data_dir, tell=tell)
+    return divided(raw, kept, config)
+
+
+def load_whole(
+    config: DataConfig, *, data_dir: str | Path | None = None, tell: Tell | None = None
+) -> tuple[Images, dict[str, str]]:
+    """Every image of a source, or of the classes it names, and the broken files with the reason; nothing is split.
+
+    >>> len(load_whole(DataConfig(source="digits"))[0])
+    1797
+    """
+    raw, kept = read(config, data_dir=data_dir, tell=tell)
+    classes = chosen(kept, raw.train.names) if kept else list(range(raw.train.classes))
+    parts = [part.only(classes) for part in (raw.train, raw.test) if part is not None]
+    if len(parts) == 1:
+        return reshaped(parts[0], config), raw.broken
+    files = None if parts[0].files is None else tuple(name for part in parts for name in part.files or ())
+    y, pixels = (np.concatenate([np.asarray(getattr(part, key)) for part in parts]) for key in ("y", "pixels"))
+    return reshaped(replace(parts[0], pixels=pixels, y=y, files=files), config), raw.broken
+
+
+def read(config: DataConfig, *, data_dir: str | Path | None, tell: Tell | None) -> tuple[Raw, str]:
+    """The source as it comes, and the class filter that its name carried."""
     text, kept = with_filter(config.source)
     name, _, argument = text.partition(":")
+    if name == "folder" and kept and Path(config.source.strip().partition(":")[2]).is_dir():
+        argument, kept = config.source.strip().partition(":")[2], ""  # the brackets are the folder's own
     if name not in SOURCES:
         raise no_source(text)
     if argument and name not in ("folder", "synthetic"):
         raise ArcwiseError(f"{name} takes no {argument!r} after a colon; classes are chosen as in {name}[0-4].")
-    raw = SOURCES[name](Asked(argument=argument, config=config, data_dir=data_dir, tell=tell))
-    return divided(raw, kept, config)
+    return SOURCES[name](Asked(argument=argument, config=config, data_dir=data_dir, tell=tell)), kept
 
 
 def no_source(text: str) -> ArcwiseError:
@@ -186,7 +200,7 @@ def divided(raw: Raw, kept: str, config: DataConfig) -> Splits:
         both = ", ".join(names[c] for c in sorted(set(held_out) & set(classes)))
         raise ArcwiseError(f"data.unseen names classes that are trained on: {both}.")
     if len(classes) < 2:
-        raise ArcwiseError(f"training needs at least two classes, {config.source} leaves {len(classes)}.")
+        raise ArcwiseError(f"training needs at least two classes, {config.source} has {len(classes)}.")
     train, test = parts(raw, classes, config)
     validation = None
     if config.validation > 0:
@@ -199,6 +213,9 @@ def divided(raw: Raw, kept: str, config: DataConfig) -> Splits:
         if part is not None
     }
     train = reshaped(limited(train, config.limit, seed=config.seed + 2), config)
+    for name, part in {"train": train, **shaped}.items():
+        if not len(part):
+            raise ArcwiseError(f"no {name} images are left: too few images for the shares and classes asked for.")
     return Splits(train=train, broken=raw.broken, **shaped)
 
 
@@ -219,15 +236,17 @@ def reshaped(images: Images, config: DataConfig) -> Images:
     """The images at the side and channels asked for."""
     height, width, channels = images.shape
     side, wanted = config.size or height, config.channels or channels
-    pixels = images.pixels
-    if (side, side) != (height, width) and config.size:
+    if (side, side, wanted) == (height, width, channels) or (not config.size and wanted == channels):
+        return images
+    pixels = np.asarray(images.pixels)
+    if config.size and (side, side) != (height, width):
         pixels = resized(pixels, side)
     if wanted == 3 and channels == 1:
         pixels = np.repeat(pixels, 3, axis=3)
     elif wanted == 1 and channels == 3:
         grey = pixels.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
         pixels = np.round(grey).astype(np.uint8)[..., None]
-    return images if pixels is images.pixels else replace(images, pixels=pixels)
+    return replace(images, pixels=pixels)
 
 
 def resized(pixels: np.ndarray, side: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
-from arcwise.model import read_weights
+from arcwise.model import packed, read_weights
 from arcwise.records import FORMAT, Run, write
 
 KEPT = 2
@@ -22,27 +22,32 @@ KEPT = 2
 class Progress:
     """How far training is: whole steps, seconds of training, the best validation accuracy and when it was.
 
-    `within` is what has been summed up for the journal's next line.
+    `within` is what has been summed up for the journal's next line: loss, two angles, correct answers, images.
+    `stopped` says that the validation accuracy has stopped rising.
     """
 
     step: int = 0
     seconds: float = 0.0
     best: float = -1.0
     best_epoch: int = 0
-    within: list[float] = field(default_factory=list)
+    within: list[float] = field(default_factory=lambda: [0.0] * 5)
+    stopped: bool = False
 
 
-def save(run: Run, progress: Progress, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer) -> Path:
+def save(
+    run: Run,
+    progress: Progress,
+    modules: dict[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    device: torch.device,
+) -> Path:
     """The checkpoint's path, once it is whole on disk; the two newest are kept."""
-    from safetensors.torch import save as packed
-
     tensors = {f"{key}.{name}": value for key, module in modules.items() for name, value in module.state_dict().items()}
     for number, entries in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
-    tensors |= random_state()
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    tensors |= random_state(device)
     meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
-    path = write(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", packed(tensors, metadata=meta))
+    path = write(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", packed(tensors, meta))
     for old in existing(run)[:-KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()
@@ -54,20 +59,32 @@ def existing(run: Run) -> list[Path]:
     return sorted((run.path / "checkpoints").glob("step-*.safetensors"))
 
 
-def restore(run: Run, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer) -> Progress | None:
-    """Where the newest readable checkpoint left off, with all state put back; None when there is none."""
-    for path in reversed(existing(run)):
+def restore(
+    run: Run, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, device: torch.device
+) -> Progress | None:
+    """Where the newest readable checkpoint left off, with all state put back; None when there never was one."""
+    paths = existing(run)
+    for path in reversed(paths):
         try:
             tensors, meta = read_weights(path)
             progress = Progress(**json.loads(meta["progress"]))
         except (ArcwiseError, KeyError, ValueError, TypeError):
-            continue  # damaged from outside: the one before it is as good, only older
+            path.rename(path.with_suffix(".damaged"))  # the one before it is as good, only older
+            continue
         for key, module in modules.items():
             prefix = f"{key}."
-            module.load_state_dict({n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)})
+            try:
+                module.load_state_dict({n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)})
+            except RuntimeError as error:
+                raise ArcwiseError(f"{path} does not fit this run: {error}. Choose another --out.") from None
         restore_optimiser(optimiser, tensors)
-        restore_random(tensors)
+        restore_random(tensors, device)
         return progress
+    if paths:
+        raise ArcwiseError(
+            f"none of the checkpoints in {run.path} can be read; they are now called .damaged. "
+            "Say it again to start this run from its first step."
+        )
     return None
 
 
@@ -89,16 +106,14 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tenso
                 entries[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
-def random_state() -> dict[str, Tensor]:
+def random_state(device: torch.device) -> dict[str, Tensor]:
     """The state of torch's own random numbers, which dropout and drawn margins use."""
     states = {"random.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["random.cuda"] = torch.cuda.get_rng_state()
-    return states
+    return states | ({"random.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
 
 
-def restore_random(tensors: dict[str, Tensor]) -> None:
+def restore_random(tensors: dict[str, Tensor], device: torch.device) -> None:
     """The opposite of `random_state`."""
     torch.set_rng_state(tensors["random.cpu"])
-    if torch.cuda.is_available() and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"])
+    if device.type == "cuda" and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)

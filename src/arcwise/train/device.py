@@ -16,11 +16,16 @@ def chosen_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).splitlines()[0]
         raise ArcwiseError(f"device {name!r} cannot be used here ({first}). Choose auto, cpu or cuda.") from None
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+
+
+def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Makes a GPU the one that streams, recordings and random numbers belong to, while it is entered."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 def device_name(device: torch.device) -> str:

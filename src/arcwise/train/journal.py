@@ -12,18 +12,19 @@ from typing import Any
 
 from arcwise.errors import ArcwiseError
 from arcwise.records import Run, cannot_write, write
+from arcwise.train.checkpoint import Progress
 
 Listener = Callable[[dict[str, Any]], None]
 
 
 class Journal:
-    """Appends entries to journal.jsonl and hands each to the listener; entries after `step` are taken back first."""
+    """Appends entries to journal.jsonl and hands each to the listener; entries after the checkpoint are taken back."""
 
-    def __init__(self, run: Run, *, step: int, listener: Listener | None = None, tensorboard: bool = False):
+    def __init__(self, run: Run, progress: Progress, *, listener: Listener | None = None, tensorboard: bool = False):
         self.path, self.listener = run.path / "journal.jsonl", listener or (lambda _: None)
-        kept = [entry for entry in run.journal() if entry.get("step", 0) <= step]
+        kept = [entry for entry in run.journal() if stays(entry, progress)]
         write(self.path, "".join(json.dumps(entry) + "\n" for entry in kept))
-        self.events = EventFile(run.path / "tensorboard", first_step=step) if tensorboard else None
+        self.events = EventFile(run.path / "tensorboard", first_step=progress.step) if tensorboard else None
 
     def write(self, kind: str, **values: Any) -> None:
         """One line of this kind; numbers that are not finite become null."""
@@ -36,6 +37,12 @@ class Journal:
         except OSError as error:
             raise ArcwiseError(cannot_write(self.path, error)) from error
         self.listener(entry)
+
+
+def stays(entry: Mapping[str, Any], progress: Progress) -> bool:
+    """Whether a line was written before the checkpoint; a group of steps that it holds the sums of was not."""
+    step, unfinished = entry.get("step", 0), progress.within[4] > 0
+    return step < progress.step or (step == progress.step and not (unfinished and entry["kind"] == "steps"))
 
 
 def plain(value: Any) -> Any:

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import functools
 import time
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from arcwise.config import Config
 from arcwise.data import Batch, Loader, Splits, load
 from arcwise.data.samplers import order, stream
-from arcwise.embed import embed, has_bf16
+from arcwise.embed import has_bf16
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead
-from arcwise.model import Embedder, Preprocessing, read_weights
-from arcwise.records import Run, write
-from arcwise.sphere import angle, clip, normalise
-from arcwise.train import checkpoint, finite
+from arcwise.model import Embedder
+from arcwise.records import Run
+from arcwise.sphere import angle, clip
+from arcwise.train import checkpoint, finite, results
 from arcwise.train.checkpoint import Progress
-from arcwise.train.device import chosen_device, device_name, fast_products
-from arcwise.train.evaluate import evaluate, judged, with_prototypes
+from arcwise.train.device import chosen_device, current, device_name, fast_products
+from arcwise.train.evaluate import evaluate
 from arcwise.train.journal import Journal, Listener
 from arcwise.train.optim import Average, optimiser
 from arcwise.train.recording import Recording
 from arcwise.train.schedule import margin_strength, rate
-from arcwise.train.setup import built_head, circumstances, fitted_to, head_text, resolved, same_config
+from arcwise.train.setup import (
+    built,
+    check_same_images,
+    circumstances,
+    fingerprint,
+    fitted_to,
+    head_text,
+    resolved,
+    same_config,
+    start_at_class_means,
+)
 from arcwise.train.signals import Interrupted, Signals
-
-SNAPSHOT = 5_000  # points of a split that are kept of each epoch
-CLASS_MEANS_FROM = 50_000  # images at most that prototypes of a fine-tuned model are taken from
 
 
 def train(
@@ -60,21 +66,26 @@ def train(
     2
     """
     run, place = Run(Path(out)), chosen_device(device)
-    with run.locked(), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+    if run.exists() and not resume:
+        raise ArcwiseError(f"{out} holds a run already. Add --resume to go on with it, or choose another --out.")
+    run.refuse_strangers()
+    with run.locked(), current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         start = Embedder.load(config.init) if config.init else None
-        if start is not None:
-            config = fitted_to(config, start)
-        if run.exists() and resume:
+        config = fitted_to(config, start)
+        if run.exists():
             config = same_config(Run.open(out), config)
-            if run.finished:
+            if run.finished and run.model.is_file():
                 return run
-        elif run.exists():
-            raise ArcwiseError(f"{out} holds a run already. Add --resume to go on with it, or choose another --out.")
+            run.sweep()
         splits = splits or load(config.data, data_dir=data_dir, tell=telling(listener))
         config = resolved(config, splits)
-        if not run.exists():
-            Run.create(out, dataclasses.asdict(config), **circumstances(config, place, run))
+        if run.exists():
+            check_same_images(run, splits)
         trainer = Trainer(run, config, splits, device=place, listener=listener, start=start)
+        trainer.epoch_batches(0, 0)  # what cannot be trained is refused before the folder is taken
+        if not run.exists():
+            told = circumstances(config, place)
+            Run.create(out, dataclasses.asdict(config), images=fingerprint(splits), **told)
         trainer.fit()
         return trainer.finish()
 
@@ -93,20 +104,16 @@ class Trainer:
         start: Embedder | None = None,
     ):
         self.run, self.config, self.splits, self.device = run, config, splits, device
-        self.model, self.head = self.built(start)
-        both = nn.ModuleDict({"embedder": self.model, "head": self.head})
-        self.average = Average(both, config.train.ema) if config.train.ema else None
-        self.both: nn.Module = both
-        self.modules: dict[str, nn.Module] = {"model": both}
-        if self.average is not None:
-            self.modules["average"] = self.average.module
+        self.model, self.head = built(config, splits.train, start, device=device)
+        if start is not None:
+            start_at_class_means(self.model, self.head, splits.train)
+        self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})
+        self.average = Average(self.both, config.train.ema) if config.train.ema else None
         self.optimiser = optimiser(self.model, self.head, config.train)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
-        self.guard = finite.Guard(self.optimiser, device)
-        if start is not None and not checkpoint.existing(run):
-            self.start_at_class_means()
         torch.manual_seed(stream("steps", config.seed))
-        self.progress = checkpoint.restore(run, self.modules, self.optimiser) or Progress()
+        self.progress = checkpoint.restore(run, self.modules, self.optimiser, device) or Progress()
+        self.guard = finite.Guard(self.optimiser, device)
         self.forward = torch.compile(self.model) if config.train.compile else self.model
         look = self.model.preprocessing
         self.loader = Loader(splits.train, mean=look.mean, std=look.std, config=config.data, device=device)
@@ -114,29 +121,26 @@ class Trainer:
         self.steps = len(splits.train) // self.batch  # in an epoch
         self.total = self.steps * config.train.epochs
         self.amp = config.train.amp and has_bf16(device)
-        self.journal = Journal(run, step=self.progress.step, listener=listener, tensorboard=config.train.tensorboard)
+        self.listener = listener
         self.recordings: dict[bool, Recording] = {}
-        self.recorded_strength, self.lr, self.norm = 1.0, 0.0, torch.zeros(())
-        self.tally = torch.zeros(5, device=device)
-        if self.progress.within:
-            self.tally += torch.tensor(self.progress.within, device=device)
-        self.saved_at = self.group_began = time.monotonic()
+        self.lr, self.norm = 0.0, torch.zeros(())
+        self.tally = torch.tensor(self.progress.within, device=device)
+        self.saved_at = self.group_began = self.clock_began = time.monotonic()
 
-    def built(self, start: Embedder | None) -> tuple[Embedder, Head | LinearHead]:
-        """The network and the head, from one seed each: every head meets the same network."""
-        config, images = self.config, self.splits.train
-        torch.manual_seed(stream("network", config.seed))
-        model = start
-        if model is None:
-            mean, std = images.mean_and_std()
-            look = Preprocessing(side=images.shape[0], channels=images.shape[2], mean=mean, std=std)
-            model = Embedder(config.model, preprocessing=look)
-        model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
-        torch.manual_seed(stream("head", config.seed))
-        head = built_head(config.head, model.dim, images.classes)
-        if config.train.channels_last:
-            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return model.to(self.device), head.to(self.device)
+    @functools.cached_property
+    def journal(self) -> Journal:
+        """The run's journal, from the line after the checkpoint on."""
+        return Journal(self.run, self.progress, listener=self.listener, tensorboard=self.config.train.tensorboard)
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """All that a checkpoint must hold."""
+        return {"model": self.both} | ({} if self.average is None else {"average": self.average.module})
+
+    @property
+    def final(self) -> nn.Module:
+        """The network and the head that count: the averaged ones where there is an average."""
+        return self.both if self.average is None else self.average.module
 
     # ------------------------------------------------------------------------------------ the loop
 
@@ -146,44 +150,53 @@ class Trainer:
         with Signals() as signals, fast_products(self.device):
             if self.progress.step == 0:
                 self.snapshot(0)
-            began, before = time.monotonic(), self.progress.seconds
-            while self.progress.step < self.total and not self.out_of_patience():
-                epoch, first = divmod(self.progress.step, self.steps)
-                self.enter_epoch(epoch)
-                for batch in self.epoch_batches(epoch, first):
-                    self.step(batch)
-                    self.progress.seconds = before + time.monotonic() - began
-                    if self.progress.step % self.steps == 0:
-                        self.end_epoch(epoch + 1)
-                    self.save_if_due(signals)
-            self.close_group()
+            with self.timed():
+                while self.progress.step < self.total and not self.progress.stopped:
+                    epoch, first = divmod(self.progress.step, self.steps)
+                    self.enter_epoch(epoch)
+                    for batch in self.epoch_batches(epoch, first):
+                        self.step(batch)
+                        if self.progress.step % self.steps == 0:
+                            self.end_epoch(epoch + 1)
+                        self.save_if_due(signals)
+                self.close_group()
             self.save()
 
-    def epoch_batches(self, epoch: int, first: int):
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Counts the seconds of training, those before an interruption included."""
+        self.clock_began = time.monotonic() - self.progress.seconds
+        yield
+        self.read_clock()
+
+    def read_clock(self) -> None:
+        """Brings the seconds of training up to date."""
+        self.progress.seconds = time.monotonic() - self.clock_began
+
+    def epoch_batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch that are still to come."""
-        config = self.config
+        seed, options = self.config.seed, self.config.train
         rows = order(
             self.splits.train.y,
-            config.train.sampling,
+            options.sampling,
             batch=self.batch,
-            per_class=config.train.per_class,
-            seed=stream("order", config.seed, epoch),
+            per_class=options.per_class,
+            seed=stream("order", seed, epoch),
         )
-        return self.loader.training(rows, seed=stream("augment", config.seed, epoch), first=first)
+        return self.loader.training(rows, seed=stream("augment", seed, epoch), first=first)
 
     def step(self, batch: Batch) -> None:
         """One step of the optimiser: forward, backward, the check, then the weights move."""
         self.set_pace()
-        loss, norm = self.recorded(batch)
-        if not self.guard.admit(loss, norm, self.progress.step + 1):
+        loss, self.norm = self.recorded(batch)
+        if not self.guard.admit(loss, self.norm, self.progress.step + 1):
             self.stop_for_numbers()
         if self.config.train.clip:
-            finite.clip(self.parameters, norm, self.config.train.clip)
+            finite.clip(self.parameters, self.norm, self.config.train.clip)
         self.optimiser.step()
         self.progress.step += 1
         if self.average is not None:
             self.average.update(self.both, self.progress.step)
-        self.norm = norm
         if self.progress.step % self.config.train.journal_every == 0:
             self.close_group()
 
@@ -193,23 +206,24 @@ class Trainer:
         self.lr = self.config.train.lr * rate(done, self.config.train)
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr * group["share"]
-        if isinstance(self.head, Head):
-            self.head.strength = margin_strength(done, self.config.train)
+        for both in self.modules.values():
+            head = results.pair(both)[1]
+            if isinstance(head, Head):
+                head.strength = margin_strength(done, self.config.train)
 
     @property
     def strength(self) -> float:
         """How much of the margin holds; a linear head has none."""
-        return self.head.strength if isinstance(self.head, Head) else 0.0
+        return self.head.strength if isinstance(self.head, Head) else 1.0
 
     def recorded(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Loss and length of the gradient; on a GPU replayed from a recording, one per way of training."""
-        if not (self.config.train.record and self.device.type == "cuda"):
+        """Loss and length of the gradient; on a GPU replayed from a recording, once nothing in it changes any more."""
+        if self.device.type != "cuda" or not self.config.train.record or self.strength != 1.0:
             self.forget_gradients()
             return self.backward(batch.x, batch.y)
-        rests = not next(self.model.backbone.parameters()).requires_grad
-        if rests not in self.recordings or self.strength != self.recorded_strength:
+        rests = self.progress.step < self.config.train.frozen_epochs * self.steps
+        if rests not in self.recordings:
             self.recordings = {rests: Recording(self.backward, self.forget_gradients)}
-            self.recorded_strength = self.strength
         return self.recordings[rests](batch.x, batch.y)  # type: ignore[return-value]
 
     def forget_gradients(self) -> None:
@@ -224,16 +238,20 @@ class Trainer:
         total, b = torch.zeros((), device=self.device), len(y)
         parts = self.config.train.accumulate
         for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
-            if not self.config.train.channels_last:
-                some = some.clone(memory_format=torch.contiguous_format)
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False):
-                embedded = self.forward(some)
-            losses, own, other = self.judged_by_head(embedded.float(), labels)
+            embedded = self.embedded(some)
+            losses, own, other = self.judged_by_head(embedded, labels)
             loss = losses.sum() / b
             loss.backward()
             total += loss.detach()
-            self.count(losses.detach(), own.detach(), other, embedded.detach().float(), labels)
+            self.count(losses.detach(), own.detach(), other, embedded.detach(), labels)
         return total, finite.gradient_norm(self.parameters)
+
+    def embedded(self, x: Tensor) -> Tensor:
+        """The network's raw embeddings in float32, computed in bf16 where that is faster."""
+        if not self.config.train.channels_last:
+            x = x.clone(memory_format=torch.contiguous_format)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False):
+            return self.forward(x).float()
 
     def judged_by_head(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The head's losses and its two cosines or logits; on the CPU it refuses embeddings out of bounds by itself."""
@@ -241,11 +259,10 @@ class Trainer:
             return self.head.losses(x, y)
         except ArcwiseError:
             self.stop_for_numbers()
-            raise
 
     @torch.no_grad()
     def count(self, losses: Tensor, own: Tensor, other: Tensor, x: Tensor, y: Tensor) -> None:
-        """Adds a batch to the sums of the journal's next line: loss, both angles, correct answers."""
+        """Adds a batch to the sums of the journal's next line: loss, both angles, correct answers, images."""
         correct = own > other
         if isinstance(self.head, LinearHead):  # its own numbers are logits
             scores = self.head.score(x, y)
@@ -255,14 +272,13 @@ class Trainer:
         self.tally[4] += len(y)
 
     def close_group(self) -> None:
-        """One line of the journal for the steps since the last; here the loop waits for the device, and only here."""
-        failed = self.guard.failed_at()
-        if failed is not None:
-            self.stop_for_numbers(failed)
+        """One line of the journal for the steps since the last; here the loop waits for the device."""
+        self.refuse_bad_numbers()
         loss, own, other, correct, images = self.tally.tolist()
         if not images:
             return
         now = time.monotonic()
+        self.read_clock()
         self.journal.write(
             "steps", step=self.progress.step, epoch=self.progress.step / self.steps, loss=loss / images,
             accuracy=correct / images, angle_own=own / images, angle_other=other / images,
@@ -272,156 +288,112 @@ class Trainer:
         self.tally.zero_()
         self.group_began = now
 
+    # ------------------------------------------------------------------------------------ epochs
+
     def enter_epoch(self, epoch: int) -> None:
-        """Training mode, with what has to rest at rest."""
+        """Training mode, with what has to rest at rest: the backbone in frozen epochs, batch norms where asked."""
         self.both.train()
         resting = epoch < self.config.train.frozen_epochs
         self.model.backbone.requires_grad_(not resting)
-        for module in self.model.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and (resting or self.frozen_norms):
+        still = [self.model.backbone] if resting else []
+        still += [self.model] if self.config.train.batch_norm == "frozen" else []
+        for module in (module for owner in still for module in owner.modules()):
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
                 module.eval()
 
-    @property
-    def frozen_norms(self) -> bool:
-        """Whether batch norms keep their statistics throughout."""
-        return self.config.train.batch_norm == "frozen"
-
     def end_epoch(self, epoch: int) -> None:
-        """Evaluation, snapshots, and the best model so far where training may stop early."""
-        config = self.config.train
-        if epoch % config.evaluate_every and epoch != config.epochs:
-            return
-        paused = time.monotonic()
-        part = "validation" if self.splits.validation is not None else "test"
-        model, head = self.final
-        found = evaluate(model, head, self.splits.parts[part], mirror=config.mirror, amp=self.amp)
-        self.journal.write("evaluation", step=self.progress.step, epoch=epoch, part=part, **found)
+        """Snapshots and evaluation; the best model so far is kept where training may stop early."""
+        self.refuse_bad_numbers()
+        paused, config = time.monotonic(), self.config.train
         self.snapshot(epoch)
-        if found["accuracy"] > self.progress.best:
-            self.progress.best, self.progress.best_epoch = found["accuracy"], epoch
-            if config.patience:
-                self.keep_best()
+        if epoch % config.evaluate_every == 0 or epoch == config.epochs:
+            self.evaluate(epoch)
         self.enter_epoch(epoch)
         self.group_began += time.monotonic() - paused  # the journal's speed is that of training
 
-    @property
-    def final(self) -> tuple[Embedder, Head | LinearHead]:
-        """The network and the head that count: the averaged ones where there is an average."""
-        both = self.both if self.average is None else self.average.module
-        return both["embedder"], both["head"]  # type: ignore[return-value, index]
+    def evaluate(self, epoch: int) -> None:
+        """One evaluation on the validation images, or on the test images where there are none."""
+        config, progress = self.config.train, self.progress
+        part = "validation" if self.splits.validation is not None else "test"
+        found = evaluate(*results.pair(self.final), self.splits.parts[part], mirror=config.mirror, amp=self.amp)
+        self.journal.write("evaluation", step=progress.step, epoch=epoch, part=part, **found)
+        if found["accuracy"] > progress.best:
+            progress.best, progress.best_epoch = found["accuracy"], epoch
+            if config.patience:
+                results.keep_best(self.run, self.final, epoch)
+        elif config.patience and epoch - progress.best_epoch >= config.patience:
+            progress.stopped = True
 
-    def out_of_patience(self) -> bool:
-        """Whether the validation accuracy has not risen for `patience` epochs."""
-        epoch = self.progress.step // self.steps
-        patience = self.config.train.patience
-        return patience > 0 and epoch - self.progress.best_epoch >= patience
+    def snapshot(self, epoch: int) -> None:
+        """Embeddings of some images after an epoch, where asked for."""
+        if self.config.train.snapshots:
+            results.snapshot(self.run, self.final, self.splits, epoch, self.origin)
 
     # ------------------------------------------------------------------------------------ saving
 
     def save(self) -> Path:
         """A checkpoint of this very step."""
         self.progress.within = self.tally.tolist()
-        path = checkpoint.save(self.run, self.progress, self.modules, self.optimiser)
+        path = checkpoint.save(self.run, self.progress, self.modules, self.optimiser, self.device)
         self.saved_at = time.monotonic()
         return path
 
     def save_if_due(self, signals: Signals) -> None:
         """A checkpoint when the last is old enough, or when somebody asks for an end."""
-        if signals.asked is not None:
-            if (failed := self.guard.failed_at()) is not None:
-                self.stop_for_numbers(failed)
-            self.save()
-            raise Interrupted(f"stopped and saved at step {self.progress.step}.", signals.asked)
-        if time.monotonic() - self.saved_at >= self.config.train.checkpoint_every and self.guard.failed_at() is None:
-            self.save()
-
-    def keep_best(self) -> None:
-        """The weights with the best validation accuracy so far, beside the checkpoints."""
-        from safetensors.torch import save
-
-        both = self.both if self.average is None else self.average.module
-        tensors = {name: value.detach().cpu().contiguous() for name, value in both.state_dict().items()}
-        write(self.run.path / "checkpoints" / "best.safetensors", save(tensors))
-
-    def snapshot(self, epoch: int) -> None:
-        """Embeddings of some training and test images after an epoch, for animations, in half precision."""
-        if not self.config.train.snapshots:
+        due = time.monotonic() - self.saved_at >= self.config.train.checkpoint_every
+        if not due and signals.asked is None:
             return
-        model, head = self.final
-        for part in ("train", "validation", "test"):
-            images = self.splits.parts.get(part)
-            if images is not None:
-                rows = some_rows(len(images), SNAPSHOT)
-                found = replace(embed(model, images.take(rows)), index=rows)
-                told = {"part": part, "epoch": epoch, **self.origin, **judged(head, found)}
-                found = with_prototypes(found, head, told)
-                found.save(self.run.path / "embeddings" / f"{part}-epoch-{epoch:03d}.safetensors", half=True)
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Where embeddings of this run come from."""
-        return {"source": self.config.data.source, "head": head_text(self.config.head), "seed": self.config.seed}
+        self.refuse_bad_numbers()
+        self.read_clock()
+        self.save()
+        if signals.asked is not None:
+            raise Interrupted(f"stopped and saved at step {self.progress.step}.", signals.asked)
 
     def finish(self) -> Run:
-        """The run with its model, embeddings and final numbers; metrics.json comes last and says that all is there."""
-        model, head = self.final
-        best = self.run.path / "checkpoints" / "best.safetensors"
-        if self.config.train.patience and best.is_file():
-            both = nn.ModuleDict({"embedder": model, "head": head})
-            both.load_state_dict(read_weights(best)[0])
-        model.save(self.run.model)
-        metrics: dict[str, Any] = {}
-        for part, images in self.splits.parts.items():
-            if part == "train":
-                continue
-            found = embed(model, images, mirror=self.config.train.mirror)
-            if part != "unseen":
-                metrics[part] = judged(head, found)
-            found = with_prototypes(found, head, {"part": part, **self.origin})
-            found.save(self.run.path / "embeddings" / f"{part}.safetensors")
-        metrics |= {
+        """The run with its model, embeddings and final numbers."""
+        if self.config.train.patience:
+            results.put_best(self.run, self.final, self.progress.best_epoch)
+        facts = {
             "seconds": round(self.progress.seconds, 3), "steps": self.progress.step,
             "epochs": self.progress.step // self.steps, "images": self.progress.step * self.batch,
-            "parameters": sum(p.numel() for p in model.parameters()), "device": device_name(self.device),
-            "seed": self.config.seed, "broken_images": len(self.splits.broken),
+            "device": device_name(self.device), "seed": self.config.seed,
         }  # fmt: skip
-        (self.run.path / "figures").mkdir(exist_ok=True)
-        write(self.run.path / "metrics.json", json.dumps(metrics, indent=1))
+        mirror = self.config.train.mirror
+        metrics = results.finish(self.run, self.final, self.splits, facts, self.origin, mirror=mirror)
         self.journal.write("finished", **{"step": self.progress.step, **metrics["test"], "seconds": metrics["seconds"]})
         return self.run
 
     # ------------------------------------------------------------------------------------ when it goes wrong
 
-    def stop_for_numbers(self, step: int | None = None) -> None:
+    def refuse_bad_numbers(self) -> None:
+        """Ends training when any step so far was not finite; waits for the device."""
+        failed = self.guard.failed_at()
+        if failed is not None:
+            self.stop_for_numbers(failed)
+
+    def stop_for_numbers(self, step: int | None = None) -> NoReturn:
         """Ends training: repeats the step that went wrong, without moving anything, to name what was not finite."""
         step = self.progress.step + 1 if step is None else step
         epoch, row = divmod(step - 1, self.steps)
         batch = next(iter(self.epoch_batches(epoch, row)))
-        self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):
-            x = self.model(batch.x).float()
+        self.forget_gradients()
+        x = self.embedded(batch.x)
         loss = x.sum() * torch.nan
         with contextlib.suppress(ArcwiseError):  # on the CPU the head itself refuses what is not finite
             loss = self.head(x, batch.y)
             loss.backward()
         named = [(name.removeprefix("embedder."), p) for name, p in self.both.named_parameters()]
+        lr = self.config.train.lr * rate(step / self.steps, self.config.train)
         kept = checkpoint.existing(self.run)
         last = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
-        raise finite.stopped(step, finite.diagnosis(x, loss, named), self.lr, last)
+        raise finite.stopped(step, finite.diagnosis(x, loss, named), lr, last)
 
-    def start_at_class_means(self) -> None:
-        """Prototypes at the class means of the model that training starts from."""
-        images = self.splits.train
-        rows = some_rows(len(images), CLASS_MEANS_FROM)
-        found = embed(self.model, images.take(rows))
-        x, y = normalise(torch.from_numpy(found.x)), torch.from_numpy(found.y)
-        means = torch.zeros(images.classes, found.dim).index_add_(0, y, x)
-        known = (torch.bincount(y, minlength=images.classes) > 0).view(-1, *[1] * (self.head.weight.ndim - 1))
-        means = normalise(means) if self.head.weight.ndim == 2 else normalise(means).unsqueeze(1)
-        with torch.no_grad():
-            w = self.head.weight
-            near = means.to(w) + (0.01 * w if w.ndim == 3 else 0.0)  # sub-centres apart from one another
-            w.copy_(torch.where(known.to(w.device), near.expand_as(w), w))
+    # ------------------------------------------------------------------------------------ for others
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where embeddings of this run come from."""
+        return {"source": self.config.data.source, "head": head_text(self.config.head), "seed": self.config.seed}
 
     def outline(self) -> dict[str, Any]:
         """What a listener needs to know before the first step."""
@@ -431,11 +403,6 @@ class Trainer:
             "classes": self.splits.train.classes, "device": device_name(self.device), "out": str(self.run.path),
             "head": head_text(self.config.head), "broken": self.splits.broken,
         }  # fmt: skip
-
-
-def some_rows(n: int, most: int) -> np.ndarray:
-    """At most so many rows of n, spread evenly, always the same."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 
 def telling(listener: Listener | None):

@@ -15,8 +15,8 @@ class Recording:
     """`work(x, y)` on a CUDA device: as usual for a few batches, then recorded as a CUDA graph and replayed.
 
     What `work` leaves behind (gradients, running statistics, sums) it leaves behind in every replay, at the same
-    place. `before` runs once before the recording and before each batch that is not replayed. A batch of another
-    shape runs as usual.
+    place. `before` runs once before the recording and before each batch that is not replayed. All batches have
+    one shape.
     """
 
     def __init__(self, work: Work, before: Callable[[], None]):
@@ -30,8 +30,9 @@ class Recording:
         self.seen += 1
         if self.graph is None and self.seen > WARM_UP:
             self.record(x, y)
-        if self.graph is None or x.shape != self.x.shape:
+        if self.graph is None:
             return self.as_usual(x, y)
+        assert x.shape == self.x.shape, "a recording is of one shape"
         self.x.copy_(x)
         self.y.copy_(y)
         self.graph.replay()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import platform
 import shlex
@@ -18,22 +19,75 @@ import torch
 import arcwise
 from arcwise.advise import advise
 from arcwise.config import Config, HeadConfig
-from arcwise.data import Splits
+from arcwise.data import Images, Splits
+from arcwise.data.samplers import stream
+from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
-from arcwise.model import Embedder
+from arcwise.model import Embedder, Preprocessing, some_rows
 from arcwise.records import Run
+from arcwise.sphere import normalise
 from arcwise.train.device import device_name
+
+CLASS_MEANS_FROM = 50_000  # images at most that prototypes of a fine-tuned model are taken from
 
 
 def resolved(config: Config, splits: Splits) -> Config:
     """The configuration with everything decided: the advisor's scale where none was given."""
-    head = config.head
-    if not head.linear and head.s is None and "s=" not in head.name:
+    head, train = config.head, config.train
+    if not head.linear and head.s is None and not head.names_s:
         head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
     if config.train.patience and splits.validation is None:
         raise ArcwiseError("train.patience watches validation images: set data.validation=0.1 as well.")
+    at_once = min(train.batch, len(splits.train)) // train.accumulate
+    if at_once < 2:
+        raise ArcwiseError(
+            f"batch norms need at least two images at a time, and {at_once} would go through: raise train.batch, "
+            "lower train.accumulate, or add images."
+        )
+    if not config.init and (train.frozen_epochs or train.batch_norm == "frozen"):
+        raise ArcwiseError("train.frozen_epochs and train.batch_norm=frozen are for fine-tuning: add --init MODEL.")
     return replace(config, head=head)
+
+
+def built(
+    config: Config, images: Images, start: Embedder | None, *, device: torch.device
+) -> tuple[Embedder, Head | LinearHead]:
+    """The network and the head, from one seed each: every head meets the same network."""
+    torch.manual_seed(stream("network", config.seed))
+    model = start
+    if model is None:
+        mean, std = images.mean_and_std()
+        look = Preprocessing(side=images.shape[0], channels=images.shape[2], mean=mean, std=std)
+        model = Embedder(config.model, preprocessing=look)
+    model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
+    torch.manual_seed(stream("head", config.seed))
+    head = built_head(config.head, model.dim, images.classes)
+    if config.train.margin_warmup and isinstance(head, Head) and has_more_than_psi(head):
+        raise ArcwiseError(
+            f"train.margin_warmup raises psi from the cosine, and {config.head.kind} changes more: set it to 0."
+        )
+    if config.train.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(device), head.to(device)
+
+
+def has_more_than_psi(head: Head) -> bool:
+    """Whether a margin also reshapes other classes or adds a penalty."""
+    return any(hasattr(head.margin, name) for name in ("others", "penalty"))
+
+
+@torch.no_grad()
+def start_at_class_means(model: Embedder, head: Head | LinearHead, images: Images) -> None:
+    """Puts prototypes at the class means of the model that training starts from; sub-centres close to them."""
+    found = embed(model, images.take(some_rows(len(images), CLASS_MEANS_FROM)))
+    x, y = normalise(torch.from_numpy(found.x)), torch.from_numpy(found.y)
+    w = head.weight
+    means = normalise(torch.zeros(images.classes, found.dim).index_add_(0, y, x)).to(w)
+    known = (torch.bincount(y, minlength=images.classes) > 0).to(w.device)
+    if w.ndim == 3:
+        means, known = means.unsqueeze(1) + 0.01 * w, known.unsqueeze(1)
+    w.copy_(torch.where(known.unsqueeze(-1), means, w))
 
 
 def built_head(config: HeadConfig, dim: int, classes: int) -> Head | LinearHead:
@@ -48,15 +102,17 @@ def head_text(config: HeadConfig) -> str:
     'arcface:m=0.3,s=16'
     """
     given = [
-        f"{key}={value:g}" for key, value in (("m", config.m), ("s", config.s), ("k", config.k)) if value is not None
+        f"{key}={value:.12g}" for key, value in (("m", config.m), ("s", config.s), ("k", config.k)) if value is not None
     ]
     if not given:
         return config.name
     return config.name + ("," if ":" in config.name else ":") + ",".join(given)
 
 
-def fitted_to(config: Config, start: Embedder) -> Config:
-    """The configuration with the network and the image size of the model that training starts from."""
+def fitted_to(config: Config, start: Embedder | None) -> Config:
+    """The configuration with the network and the image size of the model that training starts from, if any."""
+    if start is None:
+        return config
     look = start.preprocessing
     data = replace(config.data, size=look.side, channels=look.channels)
     return replace(config, data=data, model=start.config)
@@ -75,6 +131,24 @@ def same_config(run: Run, config: Config) -> Config:
     return old
 
 
+def fingerprint(splits: Splits) -> str:
+    """A checksum of which images are in which part, by name and label; not of their pixels."""
+    sha = hashlib.sha256()
+    for name, part in splits.parts.items():
+        sha.update(json.dumps([name, part.names, part.shape, part.y.tolist(), part.files]).encode())
+    return sha.hexdigest()[:24]
+
+
+def check_same_images(run: Run, splits: Splits) -> None:
+    """Refuses to go on with a run whose images have been added to, taken from or renamed."""
+    before = run.about.get("images")
+    if before is not None and before != fingerprint(splits):
+        raise ArcwiseError(
+            f"the images are not those that {run.path} was started with: some were added, removed or renamed. "
+            "Put them back, or choose another --out."
+        )
+
+
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested values by their full names."""
     found: dict[str, Any] = {}
@@ -83,7 +157,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def circumstances(config: Config, device: torch.device, run: Run) -> dict[str, Any]:
+def circumstances(config: Config, device: torch.device) -> dict[str, Any]:
     """What else a run's config.json tells: versions, device, commit, and the command that resumes it."""
     resume = ["arcwise", "train", *sys.argv[2:]] if sys.argv[1:2] == ["train"] else None
     if resume is not None and "--resume" not in resume:
