@@ -23,6 +23,7 @@ soak: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/head_cpu.py
+	$(BIN)/python benchmarks/train_loop.py
 
 docs: $(READY)
 	$(BIN)/arcwise margins --page docs/margins.md

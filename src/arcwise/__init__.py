@@ -25,14 +25,20 @@ if TYPE_CHECKING:
     from arcwise.heads import head_from as head_from
     from arcwise.margins import MARGINS as MARGINS
     from arcwise.margins import margins_from_counts as margins_from_counts
+    from arcwise.model import Embedder as Embedder
     from arcwise.ops import split_lse as split_lse
+    from arcwise.records import Embeddings as Embeddings
+    from arcwise.records import Run as Run
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Embedder": "arcwise.model",
+    "Embeddings": "arcwise.records",
     "Head": "arcwise.heads",
     "LinearHead": "arcwise.heads",
     "MARGINS": "arcwise.margins",
+    "Run": "arcwise.records",
     "Scores": "arcwise.heads",
     "head_from": "arcwise.heads",
     "margins_from_counts": "arcwise.margins",

@@ -26,7 +26,7 @@ def run(name: str | None = None, /, *, json_: bool = False) -> None:
         print(json.dumps(entries, ensure_ascii=False))
         return
     for entry in entries:
-        print(f"{entry['name']:11} {entry['what']}\n{'':11} takes {entry['takes']}\n{'':11} reaches {entry['reaches']}")
+        print(f"{entry['name']:16} {entry['what']}\n{'':16} takes {entry['takes']}\n{'':16} reaches {entry['reaches']}")
     print("\nNext: arcwise recipes mnist, or arcwise train digits-2d")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig
 from arcwise.errors import one_of
@@ -78,6 +79,22 @@ def mnist_3d() -> Config:
     )
 
 
+def mnist_3d_source() -> Config:
+    """MNIST on the sphere with the settings of the published experiment: batch 32, Adam at 1e-3, 80 epochs.
+
+    Takes: 120,000 steps; an hour or two on two CPU cores.
+    Reaches: 99.3 % validation accuracy after 60 epochs in its own code, which stopped updating its batch norms.
+    """
+    same = mnist_3d()
+    return replace(
+        same,
+        data=replace(same.data, shift=0, rotate=0.0),
+        train=TrainConfig(
+            epochs=80, batch=32, optimiser="adamw", lr=1e-3, weight_decay=0.0, schedule="constant", snapshots=True
+        ),
+    )
+
+
 def faces_r50() -> Config:
     """Faces, aligned to 112 x 112, one folder per person: iresnet50, 512 dimensions, as in the ArcFace paper.
 
@@ -113,6 +130,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
     "mnist5-2d": mnist5_2d,
     "mnist": mnist,
     "mnist-3d": mnist_3d,
+    "mnist-3d-source": mnist_3d_source,
     "cifar10": cifar10,
     "faces-r50": faces_r50,
     "folder": folder,
@@ -125,6 +143,4 @@ def recipe(name: str) -> Config:
     >>> recipe("digits-2d").recipe
     'digits-2d'
     """
-    from dataclasses import replace
-
     return replace(RECIPES[one_of("recipe", name, RECIPES)](), recipe=name)
