@@ -59,8 +59,7 @@ def main() -> None:
         began = time.perf_counter()
         blocks = [timed(trainer, epoch) for epoch in range(args.steps // trainer.steps)]
         print(f"first {trainer.steps} steps {blocks[0] * trainer.steps:.1f} s, all {time.perf_counter() - began:.1f} s")
-        loss, *_, seen = trainer.tally.tolist()
-        print(f"mean loss {loss / max(seen, 1):.3f}, first step out of bounds: {trainer.guard.failed_at()}")
+        print(f"first step out of bounds: {trainer.guard.failed_at()}")
     steady = statistics.median(blocks[len(blocks) // 3 :])
     gib = torch.cuda.max_memory_allocated() / 2**30
     print(

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "first_look.py"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "examples" / "first_look.py"
 
 
 def first_look(*arguments):
@@ -31,3 +32,11 @@ def test_wrong_input_is_a_usage_error():
     run = first_look("--seeds", "0")
     assert run.returncode == 2
     assert "at least 1" in run.stderr
+
+
+def test_the_training_loop_benchmark_runs_anywhere():
+    command = [sys.executable, "benchmarks/train_loop.py", "--data", "digits", "--images", "400", "--rounds", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert "both sides channels last:" in run.stdout and "ours as it is / plain as it is" in run.stdout

@@ -124,7 +124,7 @@ class TrainConfig:
     amp: bool = True  # bf16 where the device has it in hardware
     channels_last: bool = True
     compile: bool = False
-    record: bool = True  # on a GPU: a step's kernels are recorded once and replayed
+    record: bool = True  # on a GPU, where nothing is compiled: a step's kernels are recorded once and replayed
     journal_every: int = 20  # steps
     checkpoint_every: float = 60.0  # seconds
     tensorboard: bool = False

@@ -137,8 +137,8 @@ def test_the_live_display_is_drawn_on_a_terminal(monkeypatch, capsys):
 
     monkeypatch.setattr(progress, "terminal", lambda: True)
     display = progress.TrainDisplay()
-    start = {"kind": "start", "total": 100, "step": 0, "images": {"train": 5}, "classes": 3, "device": "cpu", "out": "r",
-             "head": "arcface", "broken": {}}  # fmt: skip
+    start = {"kind": "start", "total": 100, "step": 0, "images": {"train": 5}, "classes": 3, "device": "cpu",
+             "out": "r", "head": "arcface", "broken": {}}  # fmt: skip
     numbers = {"loss": 1.5, "accuracy": 0.5, "angle_own": 0.5, "angle_other": 1.0}
     with display:
         display(start)

@@ -34,9 +34,9 @@ def curve(trainer, steps):
     while len(losses) < steps:
         trainer.enter_epoch(epoch)
         for batch in trainer.epoch_batches(epoch, 0):
-            before = trainer.tally[0].item()
+            before = trainer.tally.sums[0].item()
             trainer.step(batch)
-            losses.append((trainer.tally[0].item() - before) / trainer.batch)
+            losses.append((trainer.tally.sums[0].item() - before) / trainer.batch)
         epoch += 1
     return losses[:steps]
 

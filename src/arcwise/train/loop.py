@@ -18,10 +18,9 @@ from arcwise.data import Batch, Loader, Splits, load
 from arcwise.data.samplers import order, stream
 from arcwise.embed import has_bf16
 from arcwise.errors import ArcwiseError
-from arcwise.heads import Head, LinearHead
+from arcwise.heads import Head
 from arcwise.model import Embedder
 from arcwise.records import Run
-from arcwise.sphere import angle, clip
 from arcwise.train import checkpoint, finite, results
 from arcwise.train.checkpoint import Progress
 from arcwise.train.device import chosen_device, current, device_name, fast_products
@@ -42,6 +41,7 @@ from arcwise.train.setup import (
     start_at_class_means,
 )
 from arcwise.train.signals import Interrupted, Signals
+from arcwise.train.tally import Tally
 
 
 def train(
@@ -124,8 +124,8 @@ class Trainer:
         self.listener = listener
         self.recordings: dict[bool, Recording] = {}
         self.lr, self.norm = 0.0, torch.zeros(())
-        self.tally = torch.tensor(self.progress.within, device=device)
-        self.saved_at = self.group_began = self.clock_began = time.monotonic()
+        self.tally = Tally(self.progress.within, device)
+        self.saved_at = self.clock_began = time.monotonic()
 
     @functools.cached_property
     def journal(self) -> Journal:
@@ -218,10 +218,11 @@ class Trainer:
 
     def recorded(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Loss and length of the gradient; on a GPU replayed from a recording, once nothing in it changes any more."""
-        if self.device.type != "cuda" or not self.config.train.record or self.strength != 1.0:
+        options = self.config.train
+        if self.device.type != "cuda" or not options.record or options.compile or self.strength != 1.0:
             self.forget_gradients()
             return self.backward(batch.x, batch.y)
-        rests = self.progress.step < self.config.train.frozen_epochs * self.steps
+        rests = self.progress.step < options.frozen_epochs * self.steps
         if rests not in self.recordings:
             self.recordings = {rests: Recording(self.backward, self.forget_gradients)}
         return self.recordings[rests](batch.x, batch.y)  # type: ignore[return-value]
@@ -239,11 +240,11 @@ class Trainer:
         parts = self.config.train.accumulate
         for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
             embedded = self.embedded(some)
-            losses, own, other = self.judged_by_head(embedded, labels)
-            loss = losses.sum() / b
+            outcome = self.judged_by_head(embedded, labels)
+            loss = outcome[0].sum() / b
             loss.backward()
             total += loss.detach()
-            self.count(losses.detach(), own.detach(), other, embedded.detach(), labels)
+            self.tally.add(self.head, outcome, embedded.detach(), labels)
         return total, finite.gradient_norm(self.parameters)
 
     def embedded(self, x: Tensor) -> Tensor:
@@ -260,33 +261,18 @@ class Trainer:
         except ArcwiseError:
             self.stop_for_numbers()
 
-    @torch.no_grad()
-    def count(self, losses: Tensor, own: Tensor, other: Tensor, x: Tensor, y: Tensor) -> None:
-        """Adds a batch to the sums of the journal's next line: loss, both angles, correct answers, images."""
-        correct = own > other
-        if isinstance(self.head, LinearHead):  # its own numbers are logits
-            scores = self.head.score(x, y)
-            own, other = scores.cos_y, scores.cos_other
-        angles = (angle(clip(cos, -1.0, 1.0)).sum() for cos in (own, other))
-        self.tally[:4] += torch.stack([losses.sum(), *angles, correct.sum()])
-        self.tally[4] += len(y)
-
     def close_group(self) -> None:
         """One line of the journal for the steps since the last; here the loop waits for the device."""
         self.refuse_bad_numbers()
-        loss, own, other, correct, images = self.tally.tolist()
-        if not images:
-            return
-        now = time.monotonic()
-        self.read_clock()
-        self.journal.write(
-            "steps", step=self.progress.step, epoch=self.progress.step / self.steps, loss=loss / images,
-            accuracy=correct / images, angle_own=own / images, angle_other=other / images,
-            gradient=float(self.norm), lr=self.lr, margin=self.strength,
-            images_per_second=images / max(now - self.group_began, 1e-9), seconds=self.progress.seconds,
-        )  # fmt: skip
-        self.tally.zero_()
-        self.group_began = now
+        means = self.tally.means()
+        if means:
+            self.read_clock()
+            step = self.progress.step
+            self.journal.write(
+                "steps", step=step, epoch=step / self.steps, **means, gradient=float(self.norm), lr=self.lr,
+                margin=self.strength, seconds=self.progress.seconds,
+            )  # fmt: skip
+            self.tally.clear()
 
     # ------------------------------------------------------------------------------------ epochs
 
@@ -309,7 +295,7 @@ class Trainer:
         if epoch % config.evaluate_every == 0 or epoch == config.epochs:
             self.evaluate(epoch)
         self.enter_epoch(epoch)
-        self.group_began += time.monotonic() - paused  # the journal's speed is that of training
+        self.tally.pause(time.monotonic() - paused)  # the journal's speed is that of training
 
     def evaluate(self, epoch: int) -> None:
         """One evaluation on the validation images, or on the test images where there are none."""
@@ -333,7 +319,7 @@ class Trainer:
 
     def save(self) -> Path:
         """A checkpoint of this very step."""
-        self.progress.within = self.tally.tolist()
+        self.progress.within = self.tally.sums.tolist()
         path = checkpoint.save(self.run, self.progress, self.modules, self.optimiser, self.device)
         self.saved_at = time.monotonic()
         return path
