@@ -68,8 +68,8 @@ def cifar10() -> Config:
 def mnist_3d() -> Config:
     """MNIST on the sphere: VGG8 with three dimensions, 48,000 images to train on and 12,000 to validate.
 
-    Takes: about 15 minutes on two CPU cores.
-    Reaches: MNIST3D
+    Takes: about 16 minutes on two CPU cores.
+    Reaches: 99.5 % test accuracy, 2.0° to the own centre, the next 64.1° away (one seed).
     """
     return Config(
         data=DataConfig(source="mnist", validation=0.2, shift=2, rotate=10.0),
