@@ -281,19 +281,10 @@ def typed(key: str, value: Any, hint: Any) -> Any:
             return None
         hint = next(option for option in get_args(hint) if option is not type(None))
     if hint is bool and isinstance(value, str):
-        words = {
-            "true": True,
-            "yes": True,
-            "on": True,
-            "1": True,
-            "false": False,
-            "no": False,
-            "off": False,
-            "0": False,
-        }
-        if value.lower() not in words:
+        yes, no = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+        if value.lower() not in yes + no:
             raise ArcwiseError(f"{key} must be true or false, got {value!r}.")
-        return words[value.lower()]
+        return value.lower() in yes
     if hint is bool:
         return flag(key, value)
     if hint in (int, float) and isinstance(value, str):

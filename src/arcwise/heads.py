@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from arcwise.admit import admit, admit_embeddings, working_dtype
+from arcwise.config import LINEAR_HEADS
 from arcwise.errors import ArcwiseError, count_at_least, flag, number_in, one_of, unknown
 from arcwise.margins import MARGINS, margin_from, parsed
 from arcwise.ops import ENGINES, own_cosine, split_lse
@@ -263,7 +264,7 @@ def head_from(text: str, dim: int, classes: int, *, engine: str = "auto", gradie
     16.0
     """
     name, parameters = parsed(text)
-    one_of("head", name, ["softmax", "softmax-bias", *MARGINS])
+    one_of("head", name, [*LINEAR_HEADS, *MARGINS])
     if name not in MARGINS:
         if parameters or (engine, gradient) != ("auto", "exact"):
             raise ArcwiseError(f"{name} has no scale, margin, engine or gradient to choose; write {name} alone.")

@@ -17,7 +17,7 @@ from arcwise.backbones import backbone
 from arcwise.backbones.iresnet import DEPTHS
 from arcwise.config import ModelConfig, from_values
 from arcwise.errors import ArcwiseError
-from arcwise.records import FORMAT, Run, write
+from arcwise.records import FORMAT, Run, tensors, write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +148,8 @@ def finished_model(folder: Path) -> Path:
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise ArcwiseError(f"there is no model {path}. Train one with: arcwise train digits-2d")
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ArcwiseError(f"{path} cannot be read as a model ({error}).") from None
+    missing = f"there is no model {path}. Train one with: arcwise train digits-2d"
+    return tensors(path, framework="pt", what="a model", missing=missing)
 
 
 def put(model: Embedder, weights: dict[str, Tensor], path: Path) -> Embedder:

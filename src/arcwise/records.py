@@ -128,8 +128,7 @@ class Run:
     def create(cls, path: str | Path, config: Mapping[str, Any], **about: Any) -> Run:
         """A new run folder that holds its config.json and nothing else."""
         run = cls(Path(path))
-        if run.exists():
-            raise ArcwiseError(f"{path} holds a run already. Add --resume to go on with it, or choose another --out.")
+        run.refuse_existing()
         run.refuse_strangers()
         write(run.path / "config.json", json.dumps({"format": FORMAT, "config": config, **about}, indent=1))
         return run
@@ -228,23 +227,36 @@ class Run:
             if re.fullmatch(r"\..+\.\d+\.part", left.name):
                 left.unlink(missing_ok=True)
 
+    def refuse_existing(self) -> None:
+        """Raises when a run was started here: it is not to be overwritten."""
+        if self.exists():
+            raise ArcwiseError(
+                f"{self.path} holds a run already. Add --resume to go on with it, or choose another --out."
+            )
+
     def refuse_strangers(self) -> None:
         """Raises when the folder holds files but no run: they are somebody else's."""
         if not self.exists() and self.path.is_dir() and any(item.name != ".lock" for item in self.path.iterdir()):
             raise ArcwiseError(f"{self.path} holds other files. Choose another --out.")
 
 
-def tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays of a safetensors file and its metadata, or an error that says what is wrong with the file."""
+def tensors(
+    path: Path, *, framework: str = "numpy", what: str = "safetensors", missing: str = ""
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arrays of a safetensors file and its metadata, or an error that says what is wrong with the file.
+
+    `framework="pt"` gives torch's tensors; `what` and `missing` are the words for a file that is no such thing, or
+    not there.
+    """
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise ArcwiseError(f"there is no file {path}.")
+        raise ArcwiseError(missing or f"there is no file {path}.")
     try:
-        with safe_open(path, framework="numpy") as file:
+        with safe_open(path, framework=framework) as file:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ArcwiseError(f"{path} cannot be read as safetensors ({error}).") from None
+        raise ArcwiseError(f"{path} cannot be read as {what} ({error}).") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:

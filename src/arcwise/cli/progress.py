@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-Tell = Callable[[str, int, int | None], None]
-
 
 def terminal() -> bool:
     """Whether a person watches."""

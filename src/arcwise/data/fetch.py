@@ -18,17 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from arcwise.data.formats import Arrays, cifar10_arrays, cifar100_arrays, mnist_arrays
+from arcwise.data.formats import IDX_FILES, Arrays, cifar10_arrays, cifar100_arrays, mnist_arrays
+from arcwise.data.images import Tell
 from arcwise.errors import ArcwiseError, one_of
 from arcwise.records import cannot_write, tensors, write
 
-Tell = Callable[[str, int, int | None], None]  # what, bytes so far, bytes in all where known
 TIMEOUT = 20.0  # seconds without a byte
 SLOWEST = 2_000.0  # bytes per second, after the first `TIMEOUT` seconds
 KEYS = ("train_x", "train_y", "test_x", "test_y")
-IDX_GZ = tuple(
-    f"{part}-ubyte.gz" for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-)
+IDX_GZ = tuple(f"{name}.gz" for name in IDX_FILES.values())
 
 
 CIFAR100 = (

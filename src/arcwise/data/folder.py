@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from arcwise.data.images import Images, MappedRows, shown
+from arcwise.data.images import Images, MappedRows, Tell, shown
 from arcwise.errors import ArcwiseError
 from arcwise.records import cannot_write, write
 
-Tell = Callable[[str, int, int | None], None]
 WINDOW = 4096  # images that wait for a worker at a time
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
@@ -142,8 +141,8 @@ def loaded(
     `broken="refuse"` makes broken files an error that lists them.
     """
     number = {name: at for at, name in enumerate(names)}
-    pixels, state = decoded(listing, shape, cache, tell or (lambda *_: None))
-    bad = {listing.files[row]: why(listing.root / listing.files[row], shape) for row in np.flatnonzero(state == BROKEN)}
+    pixels, state, reasons = decoded(listing, shape, cache, tell or (lambda *_: None))
+    bad = {listing.files[row]: reasons[row] for row in sorted(reasons)}
     if bad and broken == "refuse":
         some = "\n".join(f"  {name}: {reason}" for name, reason in list(bad.items())[:20])
         more = f"\n  and {len(bad) - 20} more" if len(bad) > 20 else ""
@@ -161,8 +160,13 @@ def loaded(
     return Images(pixels=MappedRows(pixels, fine), y=y[fine], names=names, files=files), bad
 
 
-def decoded(listing: Listing, shape: tuple[int, int], cache: Path, tell: Tell) -> tuple[np.ndarray, np.ndarray]:
-    """All images as one array mapped from disk, and each one's state; what an interrupted call did is kept."""
+def decoded(
+    listing: Listing, shape: tuple[int, int], cache: Path, tell: Tell
+) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+    """All images as one array mapped from disk, each one's state, and why the broken ones are.
+
+    What an interrupted call did is kept.
+    """
     place = cache / "folders" / key(listing, shape)
     pixels, state = place / "pixels.u8", place / "state.u8"
     side, channels = shape
@@ -174,12 +178,13 @@ def decoded(listing: Listing, shape: tuple[int, int], cache: Path, tell: Tell) -
                 if not path.exists() or path.stat().st_size != length:
                     make_room(path, length)
             done = np.memmap(state, np.uint8, mode="r+", shape=size[:1])
+            reasons: dict[int, str] = {}
             if (done != FINE).any():
-                fill(listing, shape, np.memmap(pixels, np.uint8, mode="r+", shape=size), done, tell=tell)
+                reasons = fill(listing, shape, np.memmap(pixels, np.uint8, mode="r+", shape=size), done, tell=tell)
                 write(place / "about.json", json.dumps({"root": str(listing.root), "images": size[0], "side": side}))
     except OSError as error:
         raise ArcwiseError(cannot_write(place, error)) from error
-    return np.memmap(pixels, np.uint8, mode="c", shape=size), np.array(done)
+    return np.memmap(pixels, np.uint8, mode="c", shape=size), np.array(done), reasons
 
 
 def make_room(path: Path, length: int) -> None:
@@ -214,15 +219,18 @@ def key(listing: Listing, shape: tuple[int, int]) -> str:
     return sha.hexdigest()[:24]
 
 
-def fill(listing: Listing, shape: tuple[int, int], pixels: np.ndarray, state: np.ndarray, *, tell: Tell) -> None:
-    """Decodes what is not decoded yet; an image's state is set after its pixels are in place."""
+def fill(
+    listing: Listing, shape: tuple[int, int], pixels: np.ndarray, state: np.ndarray, *, tell: Tell
+) -> dict[int, str]:
+    """Why each image that cannot be decoded cannot; all others are in place, their state set after their pixels."""
+    reasons: dict[int, str] = {}
 
     def one(row: int) -> None:
         try:
             pixels[row] = image_pixels(listing.root / listing.files[row], shape)
             state[row] = FINE
-        except Exception:  # a broken file makes Pillow raise nearly anything
-            state[row] = BROKEN
+        except Exception as error:  # a broken file makes Pillow raise nearly anything
+            state[row], reasons[row] = BROKEN, reason(error)
 
     todo = np.flatnonzero(state != FINE)  # what was broken may have been mended or made readable
     with no_bombs(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
@@ -235,6 +243,7 @@ def fill(listing: Listing, shape: tuple[int, int], pixels: np.ndarray, state: np
         except BaseException:
             workers.shutdown(cancel_futures=True)
             raise
+    return reasons
 
 
 @contextlib.contextmanager
@@ -279,20 +288,15 @@ def eight_bits(values: np.ndarray) -> UInt8[np.ndarray, "h w"]:
     return np.round(values.astype(np.float64) * (255.0 / top)).astype(np.uint8)
 
 
-def why(path: Path, shape: tuple[int, int]) -> str:
+def reason(error: Exception) -> str:
     """Why an image cannot be used, in few words."""
     from PIL import Image, UnidentifiedImageError
 
-    with no_bombs():
-        try:
-            image_pixels(path, shape)
-        except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-            return "larger than any photograph (a decompression bomb)"
-        except UnidentifiedImageError:
-            return "no image that Pillow can read"
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-    return "could not be read when the folder was decoded"
+    if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
+        return "larger than any photograph (a decompression bomb)"
+    if isinstance(error, UnidentifiedImageError):
+        return "no image that Pillow can read"
+    return f"{type(error).__name__}: {error}"
 
 
 def splits(root: Path) -> tuple[Listing, Listing | None, tuple[str, ...]]:

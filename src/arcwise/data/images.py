@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
 from arcwise.errors import ArcwiseError, number_in
+
+Tell = Callable[[str, int, int | None], None]  # what is on its way, how much of it is there, how much in all if known
 
 
 class MappedRows:

@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 from jaxtyping import Int
 
+from arcwise.config import SAMPLINGS
 from arcwise.errors import ArcwiseError, one_of
 
 
@@ -30,7 +31,7 @@ def order(
     >>> order(np.zeros(10, int), "shuffled", batch=4, seed=0).shape
     (2, 4)
     """
-    one_of("sampling", kind, ("shuffled", "balanced", "m-per-class"))
+    one_of("sampling", kind, SAMPLINGS)
     random = np.random.default_rng(seed)
     batch = min(batch, len(y))
     steps = len(y) // batch

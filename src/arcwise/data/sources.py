@@ -12,10 +12,8 @@ import numpy as np
 from arcwise.config import DataConfig
 from arcwise.data import folder as folders
 from arcwise.data.fetch import ORIGINS, cache_folder, expanded, fetched
-from arcwise.data.images import Images, chosen, limited, stratified, with_filter
+from arcwise.data.images import Images, Tell, chosen, limited, stratified, with_filter
 from arcwise.errors import ArcwiseError, count_in, number_in, unknown
-
-Tell = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,8 +66,8 @@ def train(
     2
     """
     run, place = Run(Path(out)), chosen_device(device)
-    if run.exists() and not resume:
-        raise ArcwiseError(f"{out} holds a run already. Add --resume to go on with it, or choose another --out.")
+    if not resume:
+        run.refuse_existing()
     run.refuse_strangers()
     with run.locked(), current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         start = Embedder.load(config.init) if config.init else None
@@ -105,7 +105,7 @@ class Trainer:
     ):
         self.run, self.config, self.splits, self.device = run, config, splits, device
         self.model, self.head = built(config, splits.train, start, device=device)
-        if start is not None:
+        if start is not None and not checkpoint.existing(run):
             start_at_class_means(self.model, self.head, splits.train)
         self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})
         self.average = Average(self.both, config.train.ema) if config.train.ema else None
