@@ -1,7 +1,9 @@
 """Training on a GPU: recorded steps trace the plain curve, wait for nothing, and hold still when numbers run away."""
 
 import math
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,20 +43,32 @@ def curve(trainer, steps):
     return losses[:steps]
 
 
+@pytest.fixture
+def exact(monkeypatch):
+    """Products in float32 and kernels that repeat themselves, so that two curves differ by what the test changes."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+
+
 @pytest.mark.parametrize("head", ["adaface", "arcface", "softmax", "curricularface", "cosface:k=3"])
-def test_recorded_steps_trace_the_plain_curve(tmp_path, head):
-    plain = curve(made(tmp_path / "plain", f"head.name={head}", "train.record=false"), 30)
-    recorded = curve(made(tmp_path / "recorded", f"head.name={head}"), 30)
-    assert recorded == pytest.approx(plain, rel=2e-2)
+def test_recorded_steps_trace_the_plain_curve(tmp_path, exact, head):
+    settings = [f"head.name={head}", "train.lr=0.01"]
+    plain, again = (np.array(curve(made(tmp_path / n, *settings, "train.record=false"), 30)) for n in ("a", "b"))
+    recorded = np.array(curve(made(tmp_path / "recorded", *settings), 30))
     assert recorded[-1] < recorded[0]
+    allowed = 3 * np.abs(again - plain).max() + 1e-3 * plain[0]  # what the same steps differ by from run to run
+    assert np.abs(recorded - plain).max() <= allowed
 
 
 def test_a_recorded_step_waits_for_nothing(tmp_path):
     trainer = made(tmp_path)
     curve(trainer, 10)
     batches = iter(trainer.epoch_batches(5, 0))
+    trainer.step(next(batches))  # the order of an epoch travels to the device with its first batch
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings(action="ignore"):  # torch calls this mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(3):
             trainer.step(next(batches))
