@@ -1,0 +1,1 @@
+"""Returns comparisons: heads side by side over seeds, one Run each, with spreads and paired differences."""

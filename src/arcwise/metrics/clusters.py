@@ -1,0 +1,305 @@
+"""Returns how tight classes are and how far apart: Dunn indices, silhouette, Davies-Bouldin, angles and packing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from arcwise.errors import number_in, one_of
+from arcwise.metrics.rows import Rows, admitted, blocks, by_class, class_means, directions, squared_distances
+from arcwise.packing import largest_smallest_angle
+from arcwise.records import Embeddings
+
+Distance = Literal["euclidean", "unit", "cosine", "angle"]
+Between = Literal["nearest", "centroid"]
+Inside = Literal["diameter", "radius", "mean"]
+DISTANCES = ("euclidean", "unit", "cosine", "angle")
+BETWEEN = ("nearest", "centroid")
+INSIDE = ("diameter", "radius", "mean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreads:
+    """What every Dunn index is made of: distances inside classes and between them, after trimming.
+
+    `nearest` is the smallest distance between members of different classes, `centroid` the smallest between
+    centroids, each with the two classes it was found between; `diameter`, `radius` and `mean` are per class.
+    """
+
+    distance: str
+    trim: float
+    kept: int
+    nearest: float
+    nearest_pair: tuple[int, int]
+    centroid: float
+    centroid_pair: tuple[int, int]
+    diameter: Float[np.ndarray, " c"]
+    radius: Float[np.ndarray, " c"]
+    mean: Float[np.ndarray, " c"]
+
+    def dunn(self, between: str, inside: str) -> float:
+        """One index: the smallest distance between classes over the largest extent of a class."""
+        return quotient(getattr(self, between), float(getattr(self, inside).max()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Angles:
+    """Angles in radians: members to their class mean, and between class means.
+
+    `packing` is `closest` as a share of the largest smallest angle that this many directions can have.
+    """
+
+    own: float
+    own_per_class: Float[np.ndarray, " c"]
+    closest: float
+    closest_pair: tuple[int, int]
+    mean_between: float
+    best_possible: float
+    packing: float
+
+
+def dunn_index(
+    embeddings: Embeddings,
+    *,
+    between: Between = "nearest",
+    inside: Inside = "diameter",
+    distance: Distance = "euclidean",
+    trim: float = 100.0,
+) -> float:
+    """min_{i != j} between(i, j) / max_k inside(k)  (Dunn 1974), in the variant that is named.
+
+    between: "nearest" members or "centroid"s. inside: "diameter" (farthest two members), "radius" or "mean" distance to
+    the centroid. distance: "euclidean" on x as it is, "unit" Euclidean on x/|x|, "cosine" 1 - cos, "angle"; the last
+    two with centroids of unit length. `trim` keeps of each class the members within that percentile of distance to
+    its centroid, which is then taken again. Infinite where classes are apart and without extent; 0 where they touch.
+
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]])
+    >>> dunn_index(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")))
+    3.0
+    """
+    one_of("between", between, BETWEEN)
+    one_of("inside", inside, INSIDE)
+    return spreads(embeddings, distance=distance, trim=trim).dunn(between, inside)
+
+
+def spreads(embeddings: Embeddings, *, distance: str = "euclidean", trim: float = 100.0) -> Spreads:
+    """All parts of the Dunn indices under one distance, from one pass over the pairs."""
+    return all_spreads(embeddings, trim=trim, distances=(one_of("distance", distance, DISTANCES),))[distance]
+
+
+def all_spreads(
+    embeddings: Embeddings, *, trim: float = 100.0, distances: tuple[str, ...] = DISTANCES
+) -> dict[str, Spreads]:
+    """The same under several distances; those on the unit sphere rise together, so they share pass and trimming."""
+    trim = number_in("trim", trim, 1.0, 100.0, why="It is the percentile of members that are kept.")
+    admitted(embeddings, classes=2)
+    x, found = embeddings.x.astype(np.float64), {}
+    for raw in (True, False):
+        wanted = [name for name in distances if (name == "euclidean") == raw]
+        if wanted:
+            rows = trimmed(by_class(x if raw else directions(x), embeddings.y), trim)
+            pairs = extremes(rows)
+            found |= {name: assembled(rows, pairs, name, trim) for name in wanted}
+    return found
+
+
+def assembled(rows: Rows, pairs: Extremes, distance: str, trim: float) -> Spreads:
+    """The parts under one distance, from the rows that are kept and their extreme pairs."""
+    centres = centroids(rows, distance)
+    to_centre = pair_distance(rows.x, centres[rows.owner], distance)
+    apart = squared_distances(centres, centres)
+    np.fill_diagonal(apart, np.inf)
+    i, j = np.unravel_index(int(apart.argmin()), apart.shape)
+    a, b = pairs.nearest_pair
+    return Spreads(
+        distance=distance, trim=trim, kept=len(rows.x), nearest=float(measured(pairs.nearest, distance)),
+        nearest_pair=(int(rows.labels[a]), int(rows.labels[b])),
+        centroid=float(pair_distance(centres[i], centres[j], distance)),
+        centroid_pair=(int(rows.labels[i]), int(rows.labels[j])), diameter=measured(pairs.diameter, distance),
+        radius=np.maximum.reduceat(to_centre, rows.starts[:-1]),
+        mean=np.add.reduceat(to_centre, rows.starts[:-1]) / rows.sizes,
+    )  # fmt: skip
+
+
+def trimmed(rows: Rows, percent: float) -> Rows:
+    """The rows within the given percentile of distance to their class's mean.
+
+    On the unit sphere |x - mean| rises as the cosine to the mean falls, so every distance there keeps the same rows.
+    """
+    if percent == 100.0:
+        return rows
+    far = pair_distance(rows.x, class_means(rows)[rows.owner], "euclidean")
+    keep = np.concatenate([far[members] <= np.percentile(far[members], percent) for _, members in rows.classes()])
+    return by_class(rows.x[keep], rows.labels[rows.owner[keep]])
+
+
+def centroids(rows: Rows, distance: str) -> Float[np.ndarray, "c d"]:
+    """The mean of each class, of unit length where only directions count."""
+    means = class_means(rows)
+    return directions(means, "the mean of class") if distance in ("cosine", "angle") else means
+
+
+def measured(squared: np.ndarray | float, distance: str) -> np.ndarray:
+    """A distance from the squared Euclidean one: on the unit sphere 1 - cos = d^2/2, angle = 2 arcsin(d/2)."""
+    if distance == "cosine":
+        return np.asarray(squared / 2.0)
+    root = np.asarray(np.sqrt(squared))
+    return np.asarray(2.0 * np.arcsin(np.minimum(root / 2.0, 1.0)) if distance == "angle" else root)
+
+
+def pair_distance(a: np.ndarray, b: np.ndarray, distance: str) -> np.ndarray:
+    """The distance of each row of a to the same row of b, from their difference: exact for close ones too."""
+    difference = a - b
+    return measured((difference * difference).sum(axis=-1), distance)
+
+
+class Extremes(NamedTuple):
+    """The closest two members of different classes and the farthest two of each class, by squared distance."""
+
+    nearest: float
+    nearest_pair: tuple[int, int]
+    diameter: Float[np.ndarray, " c"]
+
+
+def extremes(rows: Rows) -> Extremes:
+    """One pass over all pairs, each seen once: found by matrix products, then measured from their differences."""
+    x = rows.x - rows.x.mean(axis=0)
+    n, closest, pair = len(x), math.inf, (0, 0)
+    diameter = np.zeros(len(rows.labels))
+    for i, members in rows.classes():
+        for part in blocks(members.stop - members.start, n - members.start):
+            some = slice(members.start + part.start, members.start + part.stop)
+            squared = squared_distances(x[some], x[some.start :])
+            inside, outside = squared[:, : members.stop - some.start], squared[:, members.stop - some.start :]
+            a, b = np.unravel_index(int(inside.argmax()), inside.shape)
+            diameter[i] = max(diameter[i], square(x[some.start + a] - x[some.start + b]))
+            if outside.size:
+                a, b = np.unravel_index(int(outside.argmin()), outside.shape)
+                here = square(x[some.start + a] - x[members.stop + b])
+                if here < closest:
+                    closest, pair = here, (i, int(np.searchsorted(rows.starts, members.stop + b, "right")) - 1)
+    return Extremes(closest, pair, diameter)
+
+
+def square(v: Float[np.ndarray, " d"]) -> float:
+    """|v|^2."""
+    return float(v @ v)
+
+
+def quotient(top: float, bottom: float) -> float:
+    """top/bottom; 0 where the top is 0, infinite where only the bottom is."""
+    return 0.0 if top == 0.0 else math.inf if bottom == 0.0 else top / bottom
+
+
+def silhouette(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:
+    """mean_i (b_i - a_i) / max(a_i, b_i)  (Rousseeuw 1987).
+
+    a_i is the mean distance to the own class, b_i the smallest mean distance to another. A class of one member
+    counts 0, as does a sample with a_i = b_i = 0.
+
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]])
+    >>> round(silhouette(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b"))), 4)
+    0.6754
+    """
+    one_of("distance", distance, DISTANCES)
+    admitted(embeddings, classes=2)
+    x = embeddings.x.astype(np.float64)
+    rows = by_class(x if distance == "euclidean" else directions(x), embeddings.y)
+    means = mean_distances(rows, distance)
+    size, owner, here = rows.sizes, rows.owner, np.arange(len(x))
+    alone = size[owner] == 1
+    own = means[here, owner] * size[owner] / np.maximum(size[owner] - 1, 1)
+    means[here, owner] = np.inf
+    other = means.min(axis=1)
+    larger = np.maximum(own, other)
+    each = np.where(alone | (larger == 0.0), 0.0, (other - own) / np.where(larger == 0.0, 1.0, larger))
+    return float(each.mean())
+
+
+def mean_distances(rows: Rows, distance: str) -> Float[np.ndarray, "n c"]:
+    """The mean distance of each row to the members of each class, itself included.
+
+    Cosine needs no pairs: the mean of 1 - cos is 1 - cos to the mean.
+    """
+    if distance == "cosine":
+        return 1.0 - rows.x @ class_means(rows).T
+    x = rows.x - rows.x.mean(axis=0)
+    out = np.empty((len(x), len(rows.labels)))
+    for part in blocks(len(x), len(x)):
+        far = measured(squared_distances(x[part], x), distance)
+        far[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = 0.0
+        out[part] = np.add.reduceat(far, rows.starts[:-1], axis=1) / rows.sizes
+    return out
+
+
+def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:
+    """mean_i max_{j != i} (S_i + S_j) / M_ij  (Davies & Bouldin 1979); smaller is better.
+
+    S is the mean distance to the centroid, M the distance between centroids; infinite where two classes with extent
+    share a centroid.
+
+    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]])
+    >>> round(davies_bouldin(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b"))), 4)
+    0.3333
+    """
+    one_of("distance", distance, DISTANCES)
+    admitted(embeddings, classes=2)
+    x = embeddings.x.astype(np.float64)
+    rows = by_class(x if distance == "euclidean" else directions(x), embeddings.y)
+    centres = centroids(rows, distance)
+    to_centre = pair_distance(rows.x, centres[rows.owner], distance)
+    inside = np.add.reduceat(to_centre, rows.starts[:-1]) / rows.sizes
+    worst = np.zeros(len(centres))
+    for i, centre in enumerate(centres):
+        apart, both = pair_distance(centre, centres, distance), inside + inside[i]
+        ratio = np.where(both == 0.0, 0.0, both / np.where(apart == 0.0, 1.0, apart))
+        ratio[(apart == 0.0) & (both > 0.0)] = np.inf
+        worst[i] = np.delete(ratio, i).max()
+    return float(worst.mean())
+
+
+def class_angles(embeddings: Embeddings) -> Angles:
+    """Mean angle to the own class mean, and the smallest between class means beside the best possible packing.
+
+    >>> x = np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> found = class_angles(Embeddings(x=x, y=np.array([0, 1]), names=("a", "b")))
+    >>> f"{math.degrees(found.closest):.0f} of {math.degrees(found.best_possible):.0f} degrees"
+    '90 of 180 degrees'
+    """
+    admitted(embeddings, classes=2)
+    rows = by_class(directions(embeddings.x.astype(np.float64)), embeddings.y)
+    centres = centroids(rows, "angle")
+    own = pair_distance(rows.x, centres[rows.owner], "angle")
+    closest, pair, mean = between_angles(centres)
+    best = best_angle(len(centres), embeddings.dim)
+    return Angles(
+        own=float(own.mean()), own_per_class=np.add.reduceat(own, rows.starts[:-1]) / rows.sizes, closest=closest,
+        closest_pair=(int(rows.labels[pair[0]]), int(rows.labels[pair[1]])), mean_between=mean,
+        best_possible=best, packing=quotient(closest, best),
+    )  # fmt: skip
+
+
+def between_angles(centres: Float[np.ndarray, "c d"]) -> tuple[float, tuple[int, int], float]:
+    """The smallest angle between unit vectors, the two, and the mean over all pairs."""
+    closest, pair, total, c = np.inf, (0, 0), 0.0, len(centres)
+    for part in blocks(c, c):
+        angle = measured(squared_distances(centres[part], centres), "angle")
+        here = np.arange(part.start, part.stop)
+        angle[here - part.start, here] = 0.0
+        total += angle.sum()
+        angle[here - part.start, here] = np.inf
+        i, j = np.unravel_index(int(angle.argmin()), angle.shape)
+        if angle[i, j] < closest:
+            closest, pair = float(angle[i, j]), (int(i) + part.start, int(j))
+    return float(pair_distance(centres[pair[0]], centres[pair[1]], "angle")), pair, total / (c * (c - 1))
+
+
+@lru_cache(maxsize=64)
+def best_angle(classes: int, dim: int) -> float:
+    """The largest smallest angle of that many directions, or the least bound on it."""
+    return largest_smallest_angle(classes, dim)[0]

@@ -1,0 +1,152 @@
+"""Returns how well known classes are named: by the nearest centre, by the nearest neighbour, class by class."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from arcwise.errors import ArcwiseError
+from arcwise.metrics.rows import admitted, blocks, by_class, class_means, directions
+from arcwise.records import Embeddings
+
+
+class Named(NamedTuple):
+    """For each sample: the class it is taken for, and cosines to its own centre and the nearest other."""
+
+    predicted: Int[np.ndarray, " n"]
+    cos_own: Float[np.ndarray, " n"]
+    cos_other: Float[np.ndarray, " n"]
+
+
+class ClassRow(NamedTuple):
+    """One class of the table: samples, share found (recall), share right among those named so (precision)."""
+
+    name: str
+    n: int
+    recall: float
+    precision: float
+    f1: float
+    mistaken_for: str
+
+
+def has_linear_head(embeddings: Embeddings) -> bool:
+    """Whether the prototypes are those of a linear head, for which lengths and biases count."""
+    head = str((embeddings.about or {}).get("head", ""))
+    return embeddings.bias is not None or head.startswith("softmax")
+
+
+def centre_logits(embeddings: Embeddings, rows: slice | np.ndarray = slice(None)) -> Float[np.ndarray, "n c"]:
+    """What decides without a margin: x . w + b for a linear head, else the cosine to each centre, the best of its k."""
+    w = embeddings.prototypes
+    if w is None:
+        raise ArcwiseError("the embeddings came without prototypes: take those that training wrote, in embeddings/.")
+    x = embeddings.x[rows].astype(np.float64)
+    if has_linear_head(embeddings):
+        return x @ w.astype(np.float64).T + (0.0 if embeddings.bias is None else embeddings.bias)
+    return centre_cosines(x, w)
+
+
+def centre_cosines(x: Float[np.ndarray, "n d"], w: np.ndarray) -> Float[np.ndarray, "n c"]:
+    """The cosine of each row to each centre, the largest of its sub-centres."""
+    c, k = w.shape[0], 1 if w.ndim == 2 else w.shape[1]
+    flat = directions(w.astype(np.float64).reshape(c * k, -1), "centre")
+    return (directions(x) @ flat.T).reshape(len(x), c, k).max(axis=2)
+
+
+def nearest_prototype(embeddings: Embeddings) -> Named:
+    """The class each sample is taken for by the head without its margin, and its two cosines.
+
+    >>> w = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> e = Embeddings(x=np.array([[2.0, 1.0]]), y=np.array([0]), names=("a", "b"), prototypes=w)
+    >>> nearest_prototype(e).predicted.tolist()
+    [0]
+    """
+    admitted(embeddings)
+    n, c = len(embeddings.x), 0 if embeddings.prototypes is None else len(embeddings.prototypes)
+    out = Named(np.zeros(n, np.int64), np.zeros(n), np.full(n, -1.0))
+    if embeddings.prototypes is not None and len(embeddings.y) and embeddings.y.max() >= c:
+        raise ArcwiseError(f"label {embeddings.y.max()} has no centre: there are {c}.")
+    for part in blocks(n, max(c, 1) * 2):
+        logits = centre_logits(embeddings, part)
+        out.predicted[part] = logits.argmax(axis=1)
+        assert embeddings.prototypes is not None
+        cos = centre_cosines(embeddings.x[part].astype(np.float64), embeddings.prototypes)
+        here = (np.arange(len(cos)), embeddings.y[part])
+        out.cos_own[part] = cos[here]
+        if c > 1:
+            cos[here] = -np.inf
+            out.cos_other[part] = cos.max(axis=1)
+    return out
+
+
+def accuracy(embeddings: Embeddings) -> float:
+    """The share of samples that the head, without margin, names rightly."""
+    return float((nearest_prototype(embeddings).predicted == embeddings.y).mean())
+
+
+def margin_kept(embeddings: Embeddings, m: float) -> float:
+    """The share of samples whose nearest other centre is at least m further away in angle than their own.
+
+    theta_other - theta_own >= m: the margin's promise, measured.
+    """
+    found = nearest_prototype(embeddings)
+    own, other = np.arccos(np.clip(found.cos_own, -1, 1)), np.arccos(np.clip(found.cos_other, -1, 1))
+    return float((other - own >= m).mean())
+
+
+def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | None = None) -> float:
+    """The share of samples whose nearest neighbour by cosine is of their class, among `reference` or the other samples.
+
+    >>> x = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+    >>> nearest_neighbour_accuracy(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")))
+    1.0
+    """
+    admitted(embeddings)
+    x = directions(embeddings.x).astype(np.float32)
+    among = x if reference is None else directions(admitted(reference).x).astype(np.float32)
+    labels = embeddings.y if reference is None else reference.y
+    if len(among) < 2 and reference is None:
+        raise ArcwiseError("one sample has no neighbour.")
+    right = 0
+    for part in blocks(len(x), len(among), 4):
+        cos = x[part] @ among.T
+        if reference is None:
+            cos[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = -np.inf
+        right += int((labels[cos.argmax(axis=1)] == embeddings.y[part]).sum())
+    return right / len(x)
+
+
+def confusion(y: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"], classes: int) -> Int[np.ndarray, "c c"]:
+    """How many samples of each class (row) were taken for each class (column).
+
+    >>> confusion(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
+    [[1, 0], [1, 1]]
+    """
+    return np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+
+
+def class_table(matrix: Int[np.ndarray, "c c"], names: tuple[str, ...]) -> list[ClassRow]:
+    """Recall, precision and F1 of each class with samples, and what it is most often mistaken for."""
+    rows = []
+    for i, name in enumerate(names):
+        n, named, hit = int(matrix[i].sum()), int(matrix[:, i].sum()), int(matrix[i, i])
+        if not n:
+            continue
+        wrong = np.where(np.arange(len(names)) == i, 0, matrix[i])
+        f1 = 2.0 * hit / (n + named)
+        worst = names[int(wrong.argmax())] if wrong.any() else ""
+        rows.append(ClassRow(name, n, hit / n, hit / named if named else 0.0, f1, worst))
+    return rows
+
+
+def mean_centres(embeddings: Embeddings) -> Float[np.ndarray, "c d"]:
+    """The direction of each class's mean direction, in the order of the class numbers that occur."""
+    rows = by_class(directions(admitted(embeddings).x.astype(np.float64)), embeddings.y)
+    return directions(class_means(rows), "the mean of class")
+
+
+def right(embeddings: Embeddings) -> Bool[np.ndarray, " n"]:
+    """Which samples the head names rightly."""
+    return nearest_prototype(embeddings).predicted == embeddings.y

@@ -1,0 +1,70 @@
+"""Returns how well known classes are told from classes nobody has seen, and named at the same time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from arcwise.errors import ArcwiseError, number_in
+from arcwise.metrics.identification import centre_cosines
+from arcwise.metrics.rows import admitted, blocks
+from arcwise.metrics.verification import PairScores, Scores, auc, beyond
+from arcwise.records import Embeddings
+
+
+class Probes(NamedTuple):
+    """The best match of each sample: its cosine, and the class it points to."""
+
+    score: Float[np.ndarray, " n"]
+    match: Int[np.ndarray, " n"]
+
+
+class Detection(NamedTuple):
+    """At one rate of false alarms: the threshold, and the share of known samples found and named rightly."""
+
+    fpr: float
+    threshold: float
+    rate: float
+
+
+def best_match(embeddings: Embeddings, centres: np.ndarray) -> Probes:
+    """The nearest centre of each sample, by cosine."""
+    score, match = np.zeros(len(embeddings.x)), np.zeros(len(embeddings.x), np.int64)
+    for part in blocks(len(score), centres.shape[0] * 2):
+        cos = centre_cosines(embeddings.x[part].astype(np.float64), centres)
+        score[part], match[part] = cos.max(axis=1), cos.argmax(axis=1)
+    return Probes(score, match)
+
+
+def gallery_centres(known: Embeddings) -> np.ndarray:
+    """The prototypes that came with the embeddings."""
+    if known.prototypes is None:
+        raise ArcwiseError("the embeddings came without prototypes: take those that training wrote, in embeddings/.")
+    return known.prototypes
+
+
+def auroc(known: Embeddings, unseen: Embeddings) -> float:
+    """The chance that a sample of a known class lies nearer to its best centre than one of an unseen class does."""
+    return auc(told_apart(known, unseen))
+
+
+def told_apart(known: Embeddings, unseen: Embeddings) -> PairScores:
+    """The best cosine of known samples (as genuine) and of unseen ones (as impostors)."""
+    centres = gallery_centres(known)
+    inside, outside = (np.sort(best_match(admitted(e), centres).score) for e in (known, unseen))
+    return PairScores(genuine=Scores(value=inside), impostor=Scores(value=outside))
+
+
+def detection_rate(known: Embeddings, unseen: Embeddings, fpr: float) -> Detection:
+    """DIR at FPR: known samples whose best match is right and above the threshold  (Phillips et al. 2011).
+
+    The threshold is the lowest at which at most `fpr` of the unseen samples are taken for somebody known.
+    """
+    fpr = number_in("fpr", fpr, 0.0, 1.0)
+    centres = gallery_centres(known)
+    outside = Scores(value=np.sort(best_match(admitted(unseen), centres).score))
+    t = beyond(outside, int(fpr * outside.total + 1e-9))
+    inside = best_match(admitted(known), centres)
+    return Detection(fpr, t, float(((inside.match == known.y) & (inside.score >= t)).mean()))

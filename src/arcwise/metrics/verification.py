@@ -1,0 +1,281 @@
+"""Returns how well "the same or not?" is answered by a score: ROC, AUC, EER, TAR at a FAR, accuracy over folds.
+
+A pair is genuine when both samples are of one class, and accepted when its score is at least the threshold:
+
+    FAR(t) = share of impostor pairs with score >= t        TAR(t) = share of genuine pairs with score >= t
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from arcwise.errors import ArcwiseError, count_at_least, number_in
+from arcwise.metrics.rows import Rows, admitted, blocks, by_class, directions
+from arcwise.records import Embeddings
+
+EXACT_PAIRS = 2**26  # up to this many pairs every score is kept: 11,585 samples, 256 MiB
+BINS = 2**16  # beyond that, scores are counted in bins of this width
+WIDTH = 2.0 / BINS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Scores in rising order; `count` says how often each came, where they were counted in bins.
+
+    A bin stands by its lower edge, so a score is never taken for a higher one.
+    """
+
+    value: Float[np.ndarray, " k"]
+    count: Int[np.ndarray, " k"] | None = None
+
+    @property
+    def total(self) -> int:
+        """How many scores there are."""
+        return len(self.value) if self.count is None else int(self.count.sum())
+
+    def above(self, t: np.ndarray | float) -> np.ndarray:
+        """The share of scores >= t, for one threshold or many."""
+        return np.asarray(self.at_least(t) / self.total)
+
+    def at_least(self, t: np.ndarray | float) -> np.ndarray:
+        """How many scores are >= t."""
+        first = np.searchsorted(self.value, np.asarray(t, self.value.dtype), "left")
+        if self.count is None:
+            return np.asarray(len(self.value) - first)
+        return np.asarray(np.append(np.cumsum(self.count[::-1])[::-1], 0)[first])
+
+    def ranked(self, k: int) -> float:
+        """The k-th largest score, from 0; below all of them for k = total."""
+        if k >= self.total:
+            return float(np.nextafter(self.value[0], self.value.dtype.type(-np.inf)))
+        if self.count is None:
+            return float(self.value[len(self.value) - 1 - k])
+        return float(self.value[np.flatnonzero(np.cumsum(self.count[::-1])[::-1] > k)[-1]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairScores:
+    """The scores of genuine and of impostor pairs; `width` is that of the bins, 0 where every score is kept."""
+
+    genuine: Scores
+    impostor: Scores
+    width: float = 0.0
+
+
+class Roc(NamedTuple):
+    """Points of the curve from the strictest threshold to the mildest."""
+
+    far: Float[np.ndarray, " p"]
+    tar: Float[np.ndarray, " p"]
+    threshold: Float[np.ndarray, " p"]
+
+
+class Operating(NamedTuple):
+    """One threshold and what it does."""
+
+    threshold: float
+    far: float
+    tar: float
+
+
+class FoldAccuracy(NamedTuple):
+    """Accuracy on pairs, each fold judged by the threshold that is best on the others."""
+
+    mean: float
+    spread: float
+    folds: tuple[float, ...]
+    thresholds: tuple[float, ...]
+
+
+def all_pairs(embeddings: Embeddings, *, exact: int = EXACT_PAIRS) -> PairScores:
+    """The cosines (float32) of all n (n - 1)/2 pairs of samples, genuine and impostor.
+
+    Up to `exact` pairs every score is kept; beyond, they are counted in bins of width 2/65536, so that a set of any
+    size needs a few hundred MB. No n x n matrix is ever there.
+
+    >>> x = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    >>> found = all_pairs(Embeddings(x=x, y=np.array([0, 0, 1]), names=("a", "b")))
+    >>> found.genuine.value.tolist(), found.impostor.value.tolist()
+    ([1.0], [0.0, 0.0])
+    """
+    admitted(embeddings, classes=2)
+    rows = by_class(directions(embeddings.x).astype(np.float32), embeddings.y)
+    n = len(rows.x)
+    genuine = int((rows.sizes * (rows.sizes - 1) // 2).sum())
+    if not genuine:
+        raise ArcwiseError("no class has two samples, so there is no pair of the same class to verify.")
+    if n * (n - 1) // 2 <= exact:
+        return kept(rows, genuine, n * (n - 1) // 2 - genuine)
+    return counted(rows)
+
+
+def class_blocks(rows: Rows):
+    """For each block of rows of one class: cosines to the later rows of the class, and to those of later classes."""
+    n = len(rows.x)
+    for _, members in rows.classes():
+        for part in blocks(members.stop - members.start, n - members.start, 4):
+            a, b = members.start + part.start, members.start + part.stop
+            cos = np.clip(rows.x[a:b] @ rows.x[a:].T, -1.0, 1.0)
+            own = cos[:, : members.stop - a]
+            yield own[np.triu(np.ones(own.shape, bool), 1)], cos[:, members.stop - a :]
+
+
+def kept(rows: Rows, genuine: int, impostor: int) -> PairScores:
+    """Every score, sorted."""
+    same, other = np.empty(genuine, np.float32), np.empty(impostor, np.float32)
+    i = j = 0
+    for own, rest in class_blocks(rows):
+        same[i : i + own.size], other[j : j + rest.size] = own, rest.ravel()
+        i, j = i + own.size, j + rest.size
+    same.sort()
+    other.sort()
+    return PairScores(genuine=Scores(value=same), impostor=Scores(value=other))
+
+
+def counted(rows: Rows) -> PairScores:
+    """Scores counted in bins."""
+    same, other = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
+    for own, rest in class_blocks(rows):
+        for counts, scores in ((same, own), (other, rest.ravel())):
+            bins = ((scores + np.float32(1.0)) * np.float32(BINS / 2)).astype(np.int32)
+            counts += np.bincount(np.minimum(bins, BINS - 1, out=bins), minlength=BINS)
+    edges = (np.arange(BINS) * WIDTH - 1.0).astype(np.float32)
+    return PairScores(genuine=Scores(value=edges, count=same), impostor=Scores(value=edges, count=other), width=WIDTH)
+
+
+def scored(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"]) -> PairScores:
+    """The scores of pairs that are given, with whether each is genuine.
+
+    >>> scored(np.array([0.9, 0.2]), np.array([True, False])).genuine.total
+    1
+    """
+    same = np.asarray(same, bool)
+    if len(score) != len(same) or same.all() or not same.any():
+        raise ArcwiseError(
+            "pairs need one score and one answer each, some of the same class and some of different ones."
+        )
+    if not np.isfinite(score).all():
+        raise ArcwiseError(f"score {int(np.flatnonzero(~np.isfinite(score))[0])} is not finite.")
+    return PairScores(genuine=Scores(value=np.sort(score[same])), impostor=Scores(value=np.sort(score[~same])))
+
+
+def given_pairs(embeddings: Embeddings, pairs: Int[np.ndarray, "p 2"]) -> tuple[np.ndarray, np.ndarray]:
+    """The cosine of each pair of rows, and whether both are of one class."""
+    pairs = np.asarray(pairs)
+    n = len(embeddings.x)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
+        raise ArcwiseError(f"pairs must be two row numbers each, from 0 to {n - 1}.")
+    x = directions(admitted(embeddings).x.astype(np.float64))
+    a, b = pairs.T
+    return np.einsum("pd,pd->p", x[a], x[b]), embeddings.y[a] == embeddings.y[b]
+
+
+def roc(pairs: PairScores, *, points: int = 400) -> Roc:
+    """The curve at rates of false acceptance spread evenly on a logarithmic scale, from one impostor to all."""
+    n = pairs.impostor.total
+    ranks = np.unique(np.round(np.geomspace(1, n + 1, count_at_least("points", points, 2))).astype(np.int64)) - 1
+    t = np.array([beyond(pairs.impostor, int(k)) for k in ranks])
+    return Roc(pairs.impostor.above(t), pairs.genuine.above(t), t)
+
+
+def beyond(scores: Scores, k: int) -> float:
+    """The lowest threshold that at most k of the scores reach."""
+    top = scores.ranked(k)
+    if k >= scores.total:
+        return top
+    if scores.count is None:
+        return float(np.nextafter(scores.value.dtype.type(top), scores.value.dtype.type(np.inf)))
+    return top + WIDTH
+
+
+def auc(pairs: PairScores) -> float:
+    """The chance that a genuine pair scores higher than an impostor pair, ties counted half.
+
+    >>> auc(scored(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])))
+    0.75
+    """
+    other, same = pairs.impostor, pairs.genuine
+    if other.count is None or same.count is None:
+        below = np.searchsorted(other.value, same.value, "left") + np.searchsorted(other.value, same.value, "right")
+        return float(below.sum(dtype=np.float64) / 2.0 / other.total / same.total)
+    before = np.cumsum(other.count) - other.count
+    return float((same.count * (before + other.count / 2.0)).sum() / other.total / same.total)
+
+
+def eer(pairs: PairScores) -> Operating:
+    """Where FAR and 1 - TAR are equal, or as near as the scores allow; its rate is the mean of both.
+
+    >>> found = eer(scored(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])))
+    >>> (found.far + 1 - found.tar) / 2
+    0.5
+    """
+    low, high = -2, pairs.impostor.total  # FAR at rank k is about k/n: rises with k, while 1 - TAR falls
+    while high - low > 1:
+        middle = (low + high) // 2
+        t = beyond(pairs.impostor, max(middle, 0))
+        if pairs.impostor.above(t) + pairs.genuine.above(t) < 1.0:
+            low = middle
+        else:
+            high = middle
+    candidates = [beyond(pairs.impostor, k) for k in (max(low, 0), max(high, 0))]
+    # Between two ranks of impostors the genuine scores still move: look at them too.
+    inner = pairs.genuine.value
+    inner = inner[(inner >= min(candidates)) & (inner <= max(candidates))]
+    candidates = np.concatenate((candidates, inner, np.nextafter(inner, inner.dtype.type(np.inf))))
+    far, tar = pairs.impostor.above(candidates), pairs.genuine.above(candidates)
+    best = int(np.abs(far - (1.0 - tar)).argmin())
+    return Operating(float(candidates[best]), float(far[best]), float(tar[best]))
+
+
+def equal_error_rate(pairs: PairScores) -> float:
+    """The rate at which both errors are equal."""
+    found = eer(pairs)
+    return (found.far + 1.0 - found.tar) / 2.0
+
+
+def tar_at_far(pairs: PairScores, far: float) -> Operating:
+    """The largest TAR whose FAR is at most `far`, with its threshold.
+
+    >>> tar_at_far(scored(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])), 0.5).tar
+    1.0
+    """
+    far = number_in("far", far, 0.0, 1.0)
+    t = beyond(pairs.impostor, int(far * pairs.impostor.total + 1e-9))
+    return Operating(t, float(pairs.impostor.above(t)), float(pairs.genuine.above(t)))
+
+
+def fold_accuracy(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"], *, folds: int = 10) -> FoldAccuracy:
+    """Accuracy over pairs in folds, in the order they are given  (the protocol of LFW, Huang et al. 2007).
+
+    Each fold is judged with the threshold of highest accuracy on all other folds.
+
+    >>> score = np.tile([0.9, 0.1], 10)
+    >>> fold_accuracy(score, score > 0.5).mean
+    1.0
+    """
+    same = np.asarray(same, bool)
+    if len(score) != len(same) or len(score) < count_at_least("folds", folds, 2):
+        raise ArcwiseError(f"{folds} folds need at least as many pairs, each with its answer; got {len(score)}.")
+    accuracy, thresholds = [], []
+    for held in np.array_split(np.arange(len(score)), folds):
+        rest = np.setdiff1d(np.arange(len(score)), held)
+        t = best_threshold(score[rest], same[rest])
+        thresholds.append(t)
+        accuracy.append(float(((score[held] >= t) == same[held]).mean()))
+    return FoldAccuracy(float(np.mean(accuracy)), float(np.std(accuracy)), tuple(accuracy), tuple(thresholds))
+
+
+def best_threshold(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"]) -> float:
+    """The threshold that answers most pairs rightly, midway between two scores."""
+    order = np.argsort(score)
+    score, same = score[order], same[order]
+    right = np.concatenate(([same.sum()], same.sum() + np.cumsum(np.where(same, -1, 1))))
+    right[1:-1][score[1:] == score[:-1]] = -1  # no threshold lies between equal scores
+    best = int(right.argmax())
+    if best == 0:
+        return float(score[0])
+    return float(np.nextafter(score[-1], np.inf) if best == len(score) else (score[best - 1] + score[best]) / 2.0)
