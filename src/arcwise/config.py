@@ -33,6 +33,7 @@ class DataConfig:
     validation: float = 0.0
     test: float = 0.2
     limit: int = 0  # train on this many images at most, spread over the classes; 0: all
+    imbalance: float = 1.0  # train on this many times as many images of the first class as of the last; 1: as they are
     size: int = 0  # side of the square image; 0: as the source has it (folders: 112)
     channels: int = 0  # 1 grey, 3 colour; 0: as the source has it (folders: 3)
     broken: str = "skip"  # or "refuse"
@@ -48,6 +49,7 @@ class DataConfig:
         number_in("data.test", self.test, 0.0, 0.9, why=share)
         for name in ("limit", "size", "channels", "shift", "cutout", "seed"):
             count_at_least(f"data.{name}", getattr(self, name), 0)
+        number_in("data.imbalance", self.imbalance, 1.0, 1e6)
         count_in("data.size", self.size, 0, 4096)
         number_in("data.rotate", self.rotate, 0.0, 180.0)
         one_of("data.broken", self.broken, ("skip", "refuse"))

@@ -92,6 +92,8 @@ class Embeddings:
         for name in ("index", "prototypes", "bias"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
+        if self.index is not None:
+            arrays["index"] = self.index.astype(np.int32)
         arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
         meta = {"arcwise": str(FORMAT), "names": json.dumps(self.names), "about": json.dumps(dict(self.about or {}))}
         return write(Path(path), save(arrays, metadata=meta))
@@ -104,7 +106,7 @@ class Embeddings:
             raise ArcwiseError(f"{path} holds no embeddings. Write some with: arcwise embed MODEL DATA --out FILE")
         return cls(
             x=arrays["x"].astype(np.float32), y=arrays["y"].astype(np.int64), names=tuple(json.loads(meta["names"])),
-            index=arrays.get("index"), prototypes=arrays.get("prototypes"), bias=arrays.get("bias"),
+            index=None if "index" not in arrays else arrays["index"].astype(np.int64), prototypes=arrays.get("prototypes"), bias=arrays.get("bias"),
             about=json.loads(meta.get("about", "{}")),
         )  # fmt: skip
 

@@ -186,3 +186,21 @@ def limited(images: Images, limit: int, *, seed: int) -> Images:
         place[rows] = (np.arange(len(rows)) + 0.5) / max(len(rows), 1)
         place[rows[:1]] = 0.0  # every class keeps one
     return images.take(np.sort(np.argsort(place, kind="stable")[:limit]))
+
+
+def imbalanced(images: Images, ratio: float, *, seed: int) -> Images:
+    """Class by class fewer images, in equal steps, until the last has one for `ratio` of the first.
+
+    >>> even = Images(pixels=np.zeros((200, 1, 1, 1), np.uint8), y=np.repeat([0, 1], 100), names=("a", "b"))
+    >>> np.bincount(imbalanced(even, 4.0, seed=0).y).tolist()
+    [100, 25]
+    """
+    if ratio <= 1.0 or images.classes < 2:
+        return images
+    random, counts = np.random.default_rng(seed), np.bincount(images.y, minlength=images.classes)
+    keep = []
+    for c in range(images.classes):
+        share = ratio ** (-c / (images.classes - 1))
+        rows = random.permutation(np.flatnonzero(images.y == c))
+        keep.append(rows[: max(1, round(min(counts[c], share * counts.max())))] if len(rows) else rows)
+    return images.take(np.sort(np.concatenate(keep)))

@@ -12,7 +12,7 @@ import numpy as np
 from arcwise.config import DataConfig
 from arcwise.data import folder as folders
 from arcwise.data.fetch import ORIGINS, cache_folder, expanded, fetched
-from arcwise.data.images import Images, Tell, chosen, limited, stratified, with_filter
+from arcwise.data.images import Images, Tell, chosen, imbalanced, limited, stratified, with_filter
 from arcwise.errors import ArcwiseError, count_in, number_in, unknown
 
 
@@ -210,7 +210,8 @@ def divided(raw: Raw, kept: str, config: DataConfig) -> Splits:
         for name, part in {"test": test, "validation": validation, "unseen": unseen}.items()
         if part is not None
     }
-    train = reshaped(limited(train, config.limit, seed=config.seed + 2), config)
+    train = imbalanced(limited(train, config.limit, seed=config.seed + 2), config.imbalance, seed=config.seed + 3)
+    train = reshaped(train, config)
     for name, part in {"train": train, **shaped}.items():
         if not len(part):
             raise ArcwiseError(f"no {name} images are left: too few images for the shares and classes asked for.")

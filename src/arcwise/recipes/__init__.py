@@ -68,15 +68,21 @@ def cifar10() -> Config:
 def mnist_3d() -> Config:
     """MNIST on the sphere: VGG8 with three dimensions, 48,000 images to train on and 12,000 to validate.
 
-    Takes: about 16 minutes on two CPU cores.
-    Reaches: 99.5 % test accuracy, 2.0° to the own centre, the next 64.1° away (one seed).
+    Takes: about 15 s on an H200.
+    Reaches: 99.6 % test accuracy, 0.6° to the own class mean, means at least 65.5° apart (at best 66.1°).
     """
+    # A margin just below the best possible angle of 1.154 rad keeps pulling until the classes are packed, and only a
+    # large s lets the closest pair of classes decide: at s = 15 the loss itself is smallest with means 65.0° apart, at
+    # s = 128 with 65.9°.
     return Config(
-        data=DataConfig(source="mnist", validation=0.2, shift=2, rotate=10.0),
-        model=ModelConfig(backbone="vgg8", dim=3, norm=True, dropout=0.5),
-        head=HeadConfig(name="arcface", m=0.5, s=15.0),
-        train=TrainConfig(epochs=40, batch=256, optimiser="adamw", lr=4e-3, weight_decay=1e-4, snapshots=True),
-    )
+        data=DataConfig(source="mnist", validation=0.2, shift=1, rotate=5.0),
+        model=ModelConfig(backbone="vgg8", dim=3, norm=True, dropout=0.2),
+        head=HeadConfig(name="arcface", m=1.1, s=128.0),
+        train=TrainConfig(
+            epochs=40, batch=512, optimiser="adamw", lr=6e-3, weight_decay=1e-4, ema=0.995, margin_warmup=10.0,
+            snapshots=True,
+        ),
+    )  # fmt: skip
 
 
 def mnist_3d_source() -> Config:
@@ -89,6 +95,8 @@ def mnist_3d_source() -> Config:
     return replace(
         same,
         data=replace(same.data, shift=0, rotate=0.0),
+        model=replace(same.model, dropout=0.5),
+        head=HeadConfig(name="arcface", m=0.5, s=15.0),
         train=TrainConfig(
             epochs=80, batch=32, optimiser="adamw", lr=1e-3, weight_decay=0.0, schedule="constant", snapshots=True
         ),

@@ -1,0 +1,130 @@
+"""Shows a comparison while it trains, and its table when it is done."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from arcwise.cli.progress import clock, terminal
+
+if TYPE_CHECKING:
+    from arcwise.compare.plan import Job
+    from arcwise.compare.table import Table
+
+# What a first look at a comparison shows; metrics.json holds the rest.
+SHOWN = (
+    "accuracy", "margin-kept-0.5", "angle-own", "angle-closest", "dunn-nearest-diameter-euclidean-95",
+    "dunn-nearest-diameter-unit-95", "dunn-centroid-mean-unit-95", "conflict-triples-cosine", "unseen-auc",
+    "unseen-recall-1", "open-auroc",
+)  # fmt: skip
+
+
+class ComparisonDisplay:
+    """Listens to the workers: a bar for the whole and a line per run under way; plain lines elsewhere."""
+
+    def __init__(self, total: int):
+        self.total, self.done, self.reused = total, 0, 0
+        self.shares: dict[str, float] = {}
+        self.steps: dict[str, dict[str, Any]] = {}
+        self.states: dict[str, str] = {}
+        self.began = self.line_at = time.monotonic()
+        self.live: Any = None
+
+    def __enter__(self) -> ComparisonDisplay:
+        if terminal():
+            from rich.console import Console
+            from rich.live import Live
+
+            self.live = Live(console=Console(stderr=True), refresh_per_second=4, get_renderable=self.panel)
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found."""
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+    def __call__(self, job: Job, event: dict[str, Any]) -> None:
+        kind, name = event["kind"], job.label
+        if kind == "start":
+            self.steps[name], self.states[name] = event, "training"
+        elif kind == "steps" and name in self.steps:
+            self.shares[name] = event["step"] / self.steps[name]["total"]
+            self.say_now_and_then()
+        elif kind == "measuring":
+            self.states[name] = "measuring"
+        elif kind == "data":
+            self.states[name] = event["what"]
+        elif kind == "done":
+            self.reused += name not in self.steps
+            self.finish(name, event)
+
+    def finish(self, name: str, event: dict[str, Any]) -> None:
+        """One run is done."""
+        self.done += 1
+        self.shares.pop(name, None)
+        self.states.pop(name, None)
+        if self.live is None:
+            took = f"{event['seconds']:.0f} s" if name in self.steps else "there already"
+            print(
+                f"[{self.done}/{self.total}] {name}: accuracy {event['accuracy']:.2%}, {took}, "
+                f"{clock(self.left())} left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def say_now_and_then(self) -> None:
+        """A plain line every ten seconds, where nobody watches a panel."""
+        if self.live is None and time.monotonic() - self.line_at > 10.0:
+            self.line_at = time.monotonic()
+            now = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
+            print(f"[{self.done}/{self.total}] {now}; {clock(self.left())} left", file=sys.stderr, flush=True)
+
+    def left(self) -> float:
+        """Seconds still to go, from what was done so far."""
+        made = self.done - self.reused + sum(self.shares.values())
+        return (time.monotonic() - self.began) * (self.total - self.done - sum(self.shares.values())) / max(made, 0.05)
+
+    def panel(self) -> Any:
+        """The live picture."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table as Grid
+
+        grid = Grid.grid(padding=(0, 1))
+        done = self.done + sum(self.shares.values())
+        left = f"{clock(self.left())} left" if done > 0.1 else "starting"
+        grid.add_row(ProgressBar(total=self.total, completed=done, width=40), f"{self.done} of {self.total} runs", left)
+        for name, state in list(self.states.items()):
+            share = self.shares.get(name, 0.0)
+            grid.add_row(ProgressBar(total=1.0, completed=share, width=40), name, state if state != "training" else "")
+        return grid
+
+
+def print_table(table: Table) -> None:
+    """Mean and spread of the main numbers, one row each, one column per head."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    from arcwise.metrics.summary import METRICS, in_unit
+
+    seeds = max(map(len, table.seeds.values()))
+    grid = Grid(
+        title=f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed", title_justify="left"
+    )
+    grid.add_column("")
+    for head in table.heads:
+        grid.add_column(head, justify="right")
+    for name in (name for name in SHOWN if name in table.values):
+        unit = METRICS[name].unit
+        cells = []
+        for head in table.heads:
+            found = table.spread(name, head)
+            text = f"{in_unit(name, found.mean):.2f}"
+            cells.append(f"{text} ± {in_unit(name, found.deviation):.2f}" if found.n > 1 else text)
+        grid.add_row(METRICS[name].label + (f" [{unit}]".replace("[", "(").replace("]", ")") if unit else ""), *cells)
+    Console(width=None if sys.stdout.isatty() else 160).print(grid)

@@ -1,0 +1,66 @@
+"""`arcwise evaluate`: measures runs or files of embeddings, and prints every number under its full name."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import sys
+from pathlib import Path
+
+from arcwise.errors import ArcwiseError
+
+
+def run(
+    what: list[Path],
+    /,
+    *,
+    unseen: Path | None = None,
+    only: str = "*",
+    again: bool = False,
+    json_: bool = False,
+) -> None:
+    """Measure embeddings: clusters, conflicts, pairs, open set.
+
+    Parameters
+    ----------
+    what
+        Runs, whose metrics.json takes the numbers, or files of embeddings.
+    unseen
+        A second file with embeddings of classes that were not in training.
+    only
+        Print the numbers whose names match, as in "dunn-*" or "unseen-*".
+    again
+        Measure again what was measured before.
+    json_
+        Print for a machine.
+    """
+    found = {str(path): numbers(path, unseen, again=again) for path in what}
+    if not any(fnmatch.filter(values, only) for values in found.values()):
+        from arcwise.metrics.summary import METRICS
+
+        raise ArcwiseError(f"no number is called {only!r}. Names are: {', '.join(list(METRICS)[:12])}, ...")
+    if json_:
+        print(json.dumps(found))
+        return
+    from arcwise.metrics.summary import METRICS, shown
+
+    for path, values in found.items():
+        print(path if len(found) > 1 else "", end="\n" if len(found) > 1 else "")
+        for name in fnmatch.filter(values, only):
+            value = values[name]
+            text = "∞" if value is None else shown(name, value)
+            print(f"{text:>11}  {name:44} {METRICS[name].label}")
+    print(f"Next: arcwise figures {what[0]}", file=sys.stderr)
+
+
+def numbers(path: Path, unseen: Path | None, *, again: bool) -> dict[str, float | None]:
+    """The numbers of a run, or of a file of embeddings."""
+    from arcwise.compare.measure import measure
+    from arcwise.metrics.summary import measured, plain
+    from arcwise.records import Embeddings, Run
+
+    if path.is_dir():
+        if unseen is not None:
+            raise ArcwiseError("--unseen goes with a file of embeddings; a run brings its own.")
+        return measure(Run.open(path), again=again)["measured"]
+    return plain(measured(Embeddings.load(path), None if unseen is None else Embeddings.load(unseen)))
