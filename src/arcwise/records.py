@@ -104,9 +104,10 @@ class Embeddings:
         arrays, meta = tensors(Path(path))
         if "x" not in arrays or "y" not in arrays or "names" not in meta:
             raise ArcwiseError(f"{path} holds no embeddings. Write some with: arcwise embed MODEL DATA --out FILE")
+        index = arrays.get("index")
         return cls(
             x=arrays["x"].astype(np.float32), y=arrays["y"].astype(np.int64), names=tuple(json.loads(meta["names"])),
-            index=None if "index" not in arrays else arrays["index"].astype(np.int64), prototypes=arrays.get("prototypes"), bias=arrays.get("bias"),
+            index=None if index is None else index.astype(np.int64), prototypes=arrays.get("prototypes"), bias=arrays.get("bias"),
             about=json.loads(meta.get("about", "{}")),
         )  # fmt: skip
 
