@@ -107,8 +107,8 @@ class Embeddings:
         index = arrays.get("index")
         return cls(
             x=arrays["x"].astype(np.float32), y=arrays["y"].astype(np.int64), names=tuple(json.loads(meta["names"])),
-            index=None if index is None else index.astype(np.int64), prototypes=arrays.get("prototypes"), bias=arrays.get("bias"),
-            about=json.loads(meta.get("about", "{}")),
+            index=None if index is None else index.astype(np.int64), prototypes=arrays.get("prototypes"),
+            bias=arrays.get("bias"), about=json.loads(meta.get("about", "{}")),
         )  # fmt: skip
 
 

@@ -21,6 +21,10 @@ app.command("arcwise.cli.advise:run", name="advise", help="Suggest a scale s and
 app.command("arcwise.cli.train:run", name="train", help="Train a recipe into a run folder.")
 app.command("arcwise.cli.compare:run", name="compare", help="Train several heads over several seeds, side by side.")
 app.command("arcwise.cli.evaluate:run", name="evaluate", help="Measure runs or files of embeddings.")
+app.command("arcwise.cli.report:figures", name="figures", help="Draw the figures of finished runs.")
+app.command(
+    "arcwise.cli.report:report", name="report", help="Write a report on finished runs: HTML, PDF, figures, animations."
+)
 app.command("arcwise.cli.recipes:run", name="recipes", help="List what can be trained by name.")
 app.command("arcwise.cli.data:app", name="data", help="List data sources, get one, or show what it holds.")
 app.command("arcwise.cli.embed:run", name="embed", help="Write the embeddings of images into one file.")

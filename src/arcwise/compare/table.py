@@ -13,7 +13,7 @@ from arcwise.compare.plan import Comparison
 from arcwise.errors import ArcwiseError
 from arcwise.metrics.spread import Difference, Spread, difference, spread
 from arcwise.metrics.summary import METRICS
-from arcwise.records import write
+from arcwise.records import Run, write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,23 +46,26 @@ def tabulated(comparison: Comparison) -> Table:
     runs = {head: found for head, found in comparison.runs().items() if found}
     if not runs:
         raise ArcwiseError(f"{comparison.path} holds no finished run. Go on with: {comparison.about.get('command')}")
+    table = table_of(runs)
+    write(comparison.path / "metrics.json", json.dumps(as_json(table, comparison.about["recipe"]), indent=1))
+    return table
+
+
+def table_of(runs: dict[str, list[Run]]) -> Table:
+    """The table of finished runs, by head; numbers that some run lacks are left out."""
     measured = {head: [measure(run) for run in found] for head, found in runs.items()}
     everywhere = [
         name for name in METRICS if all(name in metrics["measured"] for found in measured.values() for metrics in found)
     ]
-    table = Table(
+    return Table(
         heads=list(runs),
         seeds={head: [int(run.about["seed"]) for run in found] for head, found in runs.items()},
         values={
             name: {head: [number(metrics["measured"][name]) for metrics in found] for head, found in measured.items()}
             for name in everywhere
         },
-        seconds={
-            head: [float(metrics.get("seconds", math.nan)) for metrics in found] for head, found in measured.items()
-        },
+        seconds={head: [float(found.get("seconds", math.nan)) for found in many] for head, many in measured.items()},
     )
-    write(comparison.path / "metrics.json", json.dumps(as_json(table, comparison), indent=1))
-    return table
 
 
 def number(value: float | None) -> float:
@@ -70,10 +73,10 @@ def number(value: float | None) -> float:
     return math.inf if value is None else float(value)
 
 
-def as_json(table: Table, comparison: Comparison) -> dict[str, Any]:
+def as_json(table: Table, recipe: str) -> dict[str, Any]:
     """The table for a machine, and for the report: every number in its text is one of these."""
     return {
-        "recipe": comparison.about["recipe"], "heads": table.heads, "seeds": table.seeds, "seconds": table.seconds,
+        "recipe": recipe, "heads": table.heads, "seeds": table.seeds, "seconds": table.seconds,
         "metrics": {
             name: {
                 "label": METRICS[name].label, "unit": METRICS[name].unit, "better": METRICS[name].better,

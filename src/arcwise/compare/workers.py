@@ -24,7 +24,7 @@ Listener = Callable[[Job, dict[str, Any]], None]
 PATIENCE = 20.0  # seconds to wait for a run that a process just killed may still hold
 
 
-class Stopped(ArcwiseError):  # noqa: N818
+class Stopped(ArcwiseError):
     """A comparison was asked to stop; its runs are saved."""
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito 2008: told apart by colour-blind readers, and in print.
+# Okabe & Ito 2008: told apart by colour-blind readers, and in print. For methods, lines and heads.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
+
+# Petroff 2021 (arXiv:2107.02270): ten colours for classes, found by a search over colour-vision models.
+CLASS_COLOURS = (
+    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
+)  # fmt: skip
 
 STYLE: dict[Any, Any] = {
     "figure.dpi": 100, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
@@ -17,13 +25,68 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def image(figure: Figure, kind: str = "png") -> bytes:
-    """The figure as the bytes of a PNG or SVG file; the figure is closed."""
+def class_colour(i: int) -> str:
+    """The colour of class i in every picture."""
+    return CLASS_COLOURS[i % len(CLASS_COLOURS)]
+
+
+@contextlib.contextmanager
+def panels(count: int, *, wide: float = 4.6, high: float = 4.6, most: int = 4, **options: Any) -> Iterator[Any]:
+    """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed."""
+    import matplotlib.pyplot as plt
+
+    columns = min(count, most)
+    rows = -(-count // columns)
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            rows, columns, figsize=(wide * columns, high * rows), layout="constrained", squeeze=False, **options
+        )
+        flat = list(axes.flat)
+        for extra in flat[count:]:
+            extra.remove()
+        yield figure, flat[:count]
+
+
+def class_points(axes: Axes, x: Any, y: Any, *, size: float = 2.5, alpha: float = 0.5) -> None:
+    """The points of each class in its colour: one line of markers per class, pixels also in an SVG."""
+    for c in sorted(set(y.tolist())):
+        here = x[y == c]
+        axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=size, alpha=alpha, rasterized=True,
+                  markeredgewidth=0)  # fmt: skip
+
+
+def class_legend(figure: Figure, names: tuple[str, ...], *, title: str = "", most: int = 12) -> None:
+    """One legend of the classes for the whole figure, below it."""
+    from matplotlib.lines import Line2D
+
+    marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i)) for i in range(min(len(names), most))]
+    labels = list(names[:most]) + ([f"and {len(names) - most} more"] if len(names) > most else [])
+    marks += [Line2D([], [], linestyle="")] * (len(labels) - len(marks))
+    figure.legend(marks, labels, loc="outside lower center", ncols=min(len(labels), 13), title=title or None)
+
+
+def image(figure: Figure, kind: str = "png", *, close: bool = True) -> bytes:
+    """The figure as the bytes of a PNG (in 256 colours, a third of the size) or an SVG file; the figure is closed."""
     import io
 
     import matplotlib.pyplot as plt
+    from PIL import Image
 
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else {"Date": None})
-    plt.close(figure)
-    return buffer.getvalue()
+    if close:
+        plt.close(figure)
+    if kind != "png":
+        return buffer.getvalue()
+    small = io.BytesIO()
+    fewer = Image.open(buffer).convert("RGB").quantize(256, method=Image.Quantize.FASTOCTREE)
+    palette = fewer.getpalette() or []
+    white = [value for i in range(0, len(palette), 3) for value in whitened(palette[i : i + 3])]
+    fewer.putpalette(white)
+    fewer.save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def whitened(colour: list[int]) -> list[int]:
+    """Nearly white as white: fewer colours must not tint the paper."""
+    return [255, 255, 255] if min(colour) >= 248 else colour

@@ -18,7 +18,8 @@ MARGINS_KEPT = (0.3, 0.5)  # radians
 FARS = (1e-1, 1e-2, 1e-3)
 FPRS = (1e-1, 1e-2)
 TRIM = 95.0
-DUNN = tuple((a, b, c) for a in clusters.BETWEEN for b in clusters.INSIDE for c in clusters.DISTANCES)
+BETWEEN_INSIDE = tuple((a, b) for a in clusters.BETWEEN for b in clusters.INSIDE)
+DUNN = tuple((a, b, c) for a, b in BETWEEN_INSIDE for c in clusters.DISTANCES)
 
 
 class Metric(NamedTuple):

@@ -1,0 +1,44 @@
+"""Returns histograms of the angles to the own and the nearest other centre, before training and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arcwise.figures import COLOURS, panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Panel(NamedTuple):
+    """Angles in radians after training and, where there is a snapshot of it, before."""
+
+    title: str
+    own: np.ndarray
+    other: np.ndarray
+    own_before: np.ndarray | None = None
+    other_before: np.ndarray | None = None
+
+
+def draw(shown: list[Panel]) -> Figure:
+    """Filled: after training; outlines: before."""
+    bins = np.linspace(0, 180, 91)
+    with panels(len(shown), high=3.6, sharey=True) as (figure, axes):
+        for panel, place in zip(shown, axes, strict=True):
+            for values, colour, label in (
+                (panel.own, COLOURS[0], "own centre"),
+                (panel.other, COLOURS[4], "nearest other"),
+            ):
+                place.hist(np.degrees(values), bins, color=colour, alpha=0.65, label=label, density=True)
+            for values, colour in ((panel.own_before, COLOURS[0]), (panel.other_before, COLOURS[4])):
+                if values is not None:
+                    place.hist(np.degrees(values), bins, color=colour, histtype="step", linewidth=1.4, density=True,
+                               label="before training" if colour == COLOURS[0] else None)  # fmt: skip
+            place.set(title=panel.title, xlabel="angle", xlim=(0, 180), xticks=(0, 45, 90, 135, 180), yticks=[])
+            place.set_ylim(bottom=0)
+            place.xaxis.set_major_formatter("{x:.0f}°")
+        axes[0].set_ylabel("share of samples")
+        axes[-1].legend()
+    return figure

@@ -1,0 +1,195 @@
+"""Returns animations of embeddings over the epochs: heads side by side in step, fixed axes, as GIF and MP4."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from arcwise.figures import class_colour, panels
+from arcwise.figures.sphere import View, draw_globe, frame
+from arcwise.records import Embeddings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+COLOURS_KEPT = 64
+MILLISECONDS = 80
+
+
+class Track(NamedTuple):
+    """One head's snapshots, epoch by epoch, with the words in its corner; `extent` fixes the axes.
+
+    In three dimensions `extent` is what samples are divided by, and 0 puts them on the sphere.
+    """
+
+    title: str
+    snapshots: list[Embeddings]
+    words: list[str]
+    extent: float
+
+
+class Movie(NamedTuple):
+    """The frames as they are shown, and the last as a poster."""
+
+    frames: list[Image]
+
+    @property
+    def poster(self) -> bytes:
+        """The last frame as a PNG."""
+        buffer = io.BytesIO()
+        self.frames[-1].save(buffer, "PNG")
+        return buffer.getvalue()
+
+    def gif(self) -> bytes:
+        """All frames in one palette; the last one stays for two seconds."""
+        from PIL import Image
+
+        palette = self.frames[-1].quantize(COLOURS_KEPT, method=Image.Quantize.MEDIANCUT)
+        small = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self.frames]
+        buffer = io.BytesIO()
+        times = [MILLISECONDS] * (len(small) - 1) + [2000]
+        small[0].save(buffer, "GIF", save_all=True, append_images=small[1:], duration=times, loop=0, optimize=False)
+        return buffer.getvalue()
+
+    def mp4(self) -> bytes | None:
+        """The same as a film, where ffmpeg is installed."""
+        if shutil.which("ffmpeg") is None:
+            return None
+        wide, high = (side - side % 2 for side in self.frames[0].size)
+        command = (
+            f"ffmpeg -v error -f rawvideo -pix_fmt rgb24 -s {wide}x{high} -r {1000 / MILLISECONDS:g} -i - -c:v libx264 "
+            "-pix_fmt yuv420p -crf 23 -movflags frag_keyframe+empty_moov -f mp4 -"
+        )
+        raw = b"".join(image.crop((0, 0, wide, high)).tobytes() for image in [*self.frames, *self.frames[-1:] * 20])
+        done = subprocess.run(command.split(), input=raw, capture_output=True)
+        return done.stdout if done.returncode == 0 else None
+
+
+def movie(tracks: list[Track], *, between: int = 3, points: int = 2000, turn: float = 60.0) -> Movie:
+    """The frames: `between` steps from one snapshot to the next, samples moving in straight lines.
+
+    Every epoch shown with its words is as measured; what lies between is there for the eye. `turn` is the number of
+    degrees by which a sphere turns from the first frame to the last.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    tracks = [thinned(track, points) for track in tracks]
+    flat = tracks[0].snapshots[0].dim == 2
+    last = min(len(track.snapshots) for track in tracks) - 1
+    moments = np.linspace(0, last, last * between + 1)
+    frames = []
+    with panels(len(tracks), wide=3.9, high=4.3) as (figure, axes):
+        canvas = FigureCanvasAgg(figure)
+        stages = [
+            (flat_stage if flat else round_stage)(place, track) for place, track in zip(axes, tracks, strict=True)
+        ]
+        figure.set_dpi(90)
+        for moment in moments:
+            view = View(azimuth=-60.0 + turn * moment / max(last, 1))
+            for stage in stages:
+                stage.show(moment, view)
+            canvas.draw()
+            frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
+    return Movie(frames)
+
+
+def thinned(track: Track, points: int) -> Track:
+    """The same samples in every snapshot, not more than `points`."""
+    rows = np.arange(len(track.snapshots[0].x))[:: max(1, -(-len(track.snapshots[0].x) // points))]
+    return track._replace(snapshots=[replace(e, x=e.x[rows], y=e.y[rows], index=None) for e in track.snapshots])
+
+
+class Stage:
+    """One panel: lines that are moved, never drawn anew."""
+
+    def __init__(self, axes: Any, track: Track, layers: int):
+        self.axes, self.track = axes, track
+        self.classes = range(len(track.snapshots[0].names))
+        self.rows = [track.snapshots[0].y == c for c in self.classes]
+        alphas = (0.6,) if layers == 1 else (0.12, 0.6)
+        self.clouds = [
+            [
+                axes.plot([], [], ".", color=class_colour(c), markersize=4.5, alpha=a, markeredgewidth=0, zorder=3)[0]
+                for a in alphas
+            ]
+            for c in self.classes
+        ]
+        self.rays = [axes.plot([], [], color=class_colour(c), linewidth=1.6)[0] for c in self.classes]
+        self.words = axes.text(0.02, 0.98, "", transform=axes.transAxes, va="top", fontsize=10.5,
+                               bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0})  # fmt: skip
+
+    def state(self, moment: float) -> tuple[np.ndarray, np.ndarray | None, str]:
+        """Samples and centres between two snapshots, and the words of the last one reached."""
+        i = min(int(moment), len(self.track.snapshots) - 1)
+        a, b = self.track.snapshots[i], self.track.snapshots[min(i + 1, len(self.track.snapshots) - 1)]
+        share = moment - i
+        x = (1 - share) * a.x + share * b.x
+        w = None if a.prototypes is None or b.prototypes is None else (1 - share) * a.prototypes + share * b.prototypes
+        return x, w, self.track.words[i]
+
+
+class FlatStage(Stage):
+    """A plane with fixed axes."""
+
+    def show(self, moment: float, view: View) -> None:
+        """Puts everything where it is at that moment."""
+        x, w, words = self.state(moment)
+        for (cloud,), rows in zip(self.clouds, self.rows, strict=True):
+            cloud.set_data(x[rows, 0], x[rows, 1])
+        if w is not None:
+            w = w.reshape(len(w), -1, 2)[:, 0]
+            w = w * 0.8 * self.track.extent / max(float(np.linalg.norm(w, axis=1).max()), 1e-12)
+            for ray, tip in zip(self.rays, w, strict=True):
+                ray.set_data([0, tip[0]], [0, tip[1]])
+        self.words.set_text(words)
+
+
+class RoundStage(Stage):
+    """A sphere that turns slowly."""
+
+    def show(self, moment: float, view: View) -> None:
+        """Puts everything where it is at that moment, seen from there."""
+        x, w, words = self.state(moment)
+        size = self.track.extent or np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        seen = view.turned(x / size)
+        for layers, rows in zip(self.clouds, self.rows, strict=True):
+            here = seen[rows]
+            for cloud, side in zip(layers, (here[:, 2] <= 0, here[:, 2] > 0), strict=True):
+                cloud.set_data(here[side, 0], here[side, 1])
+        if w is not None:
+            w = w.reshape(len(w), -1, 3)[:, 0]
+            tips = view.turned(w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1e-12)) * 1.06
+            for ray, tip in zip(self.rays, tips, strict=True):
+                ray.set_data([0, tip[0]], [0, tip[1]])
+                ray.set_alpha(1.0 if tip[2] > 0 else 0.25)
+        self.globe(view)
+        self.words.set_text(words)
+
+    def globe(self, view: View) -> None:
+        """The globe's lines, drawn again as it turns."""
+        for line in getattr(self, "lines", []):
+            line.remove()
+        before = set(self.axes.lines)
+        draw_globe(self.axes, view)
+        self.lines = [line for line in self.axes.lines if line not in before]
+        for line in self.lines:
+            line.set_zorder(0)
+
+
+def flat_stage(axes: Any, track: Track) -> FlatStage:
+    """A plane for 2-D embeddings."""
+    e = track.extent
+    axes.set(xlim=(-e, e), ylim=(-e, e), aspect="equal", title=track.title)
+    return FlatStage(axes, track, 1)
+
+
+def round_stage(axes: Any, track: Track) -> RoundStage:
+    """A sphere for 3-D embeddings."""
+    frame(axes, track.title)
+    return RoundStage(axes, track, 2)

@@ -1,0 +1,79 @@
+"""Returns the unit circle of 2-D embeddings: where directions fall, the boundaries, and the margin as wedges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arcwise.figures import class_colour, class_legend, panels
+from arcwise.records import Embeddings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 360
+REACH = 1.9  # radius of the highest bar
+
+
+class Panel(NamedTuple):
+    """Embeddings of two dimensions, and the margin in radians whose wedges are drawn."""
+
+    title: str
+    embeddings: Embeddings
+    m: float
+    note: str = ""
+
+
+def draw(shown: list[Panel]) -> Figure:
+    """One circle per head; the heights of the bars are those of a histogram of directions, as a square root."""
+    with panels(len(shown)) as (figure, axes):
+        for panel, place in zip(shown, axes, strict=True):
+            draw_circle(place, panel)
+        class_legend(figure, shown[0].embeddings.names)
+    return figure
+
+
+def draw_circle(axes: Axes, panel: Panel) -> None:
+    """Wedges behind, bars of directions outwards from the circle, centres as vectors within it."""
+    from matplotlib.patches import Circle, Wedge
+
+    found, w = panel.embeddings, panel.embeddings.prototypes
+    assert w is not None
+    centre = np.sort(np.arctan2(w[..., 1], w[..., 0]).ravel())
+    gaps = np.diff(np.append(centre, centre[0] + 2 * np.pi))
+    for start, gap in zip(centre, gaps, strict=True):
+        middle, half = np.degrees(start + gap / 2), np.degrees(min(panel.m, gap) / 2)
+        if half > 0:
+            axes.add_patch(Wedge((0, 0), 1.0, middle - half, middle + half, color="0.86", linewidth=0))
+        axes.plot(
+            [0, REACH * np.cos(np.radians(middle))], [0, REACH * np.sin(np.radians(middle))], color="0.3", linewidth=0.9
+        )
+    axes.add_patch(Circle((0, 0), 1.0, fill=False, color="0.45", linewidth=1.0))
+    draw_bars(axes, found)
+    for c, direction in enumerate(w.reshape(len(w), -1, 2)):
+        for v in direction / np.linalg.norm(direction, axis=1, keepdims=True):
+            arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 2.2, "mutation_scale": 14}
+            axes.annotate("", v, (0, 0), arrowprops=arrow)
+    axes.set(xlim=(-2, 2), ylim=(-2, 2), aspect="equal", title=panel.title, xticks=[], yticks=[])
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(panel.note, fontsize=10.5)
+
+
+def draw_bars(axes: Axes, found: Embeddings) -> None:
+    """A histogram of each class's directions, standing on the circle."""
+    from matplotlib.collections import PolyCollection
+
+    edges = np.linspace(-np.pi, np.pi, BINS + 1)
+    theta = np.arctan2(found.x[:, 1], found.x[:, 0])
+    counts = np.stack([np.histogram(theta[found.y == c], edges)[0] for c in range(len(found.names))])
+    height = np.sqrt(counts / max(counts.max(), 1)) * (REACH - 1.0)
+    ends = np.stack([np.cos(edges), np.sin(edges)], axis=1)
+    for c in range(len(found.names)):
+        full = np.flatnonzero(counts[c])
+        bars = [[ends[i], ends[i + 1], ends[i + 1] * (1 + height[c, i]), ends[i] * (1 + height[c, i])] for i in full]
+        axes.add_collection(
+            PolyCollection(bars, facecolors=class_colour(c), edgecolors=class_colour(c), linewidths=0.2, alpha=0.85)
+        )

@@ -1,0 +1,38 @@
+"""Returns the confidence surface over the plane: what each network says, also far from all data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arcwise.figures import class_colour, class_legend, panels
+from arcwise.figures.plane import Panel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(shown: list[Panel]) -> Figure:
+    """The winner's colour, paler where it is less sure; contours at 50, 90 and 99 %; every tenth sample in black."""
+    from matplotlib.colors import to_rgb
+
+    with panels(len(shown)) as (figure, axes):
+        for panel, place in zip(shown, axes, strict=True):
+            assert panel.grid is not None
+            axis, found = panel.grid.axis, panel.embeddings
+            colour = np.array([to_rgb(class_colour(c)) for c in range(len(found.names))])[panel.grid.winner]
+            sure = ((panel.grid.confidence - 0.2) / 0.8).clip(0, 1)[..., None]
+            e = panel.extent
+            place.imshow(1 - (1 - colour) * sure * 0.8, origin="lower", extent=(-e, e, -e, e), interpolation="bilinear")
+            lines = place.contour(
+                axis, axis, panel.grid.confidence, levels=[0.5, 0.9, 0.99], colors="0.15", linewidths=[0.6, 0.9, 1.2]
+            )
+            place.clabel(lines, fmt=lambda v: f"{v:.0%}", fontsize=8)
+            x = found.x[::10]
+            place.plot(x[:, 0], x[:, 1], ".", color="black", markersize=1.2, alpha=0.6, rasterized=True)
+            place.set(xlim=(-e, e), ylim=(-e, e), aspect="equal", title=panel.title)
+            place.grid(visible=False)
+            place.set_xlabel(panel.note, fontsize=10.5)
+        class_legend(figure, shown[0].embeddings.names)
+    return figure

@@ -1,0 +1,47 @@
+"""Returns the ROC of each head, and histograms of genuine and impostor scores with the chosen threshold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arcwise.figures import COLOURS, panels
+from arcwise.metrics.verification import Roc
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Panel(NamedTuple):
+    """One head: its curve, its histograms over [-1, 1], and a threshold with its words."""
+
+    head: str
+    roc: Roc
+    edges: np.ndarray
+    genuine: np.ndarray
+    impostor: np.ndarray
+    threshold: float
+    note: str
+
+
+def draw(shown: list[Panel], *, title: str = "") -> Figure:
+    """The curves together in the first panel, one histogram per head after it."""
+    with panels(1 + len(shown), high=3.9, most=5) as (figure, axes):
+        for i, panel in enumerate(shown):
+            axes[0].plot(panel.roc.far, panel.roc.tar, color=COLOURS[i % 8], label=panel.head)
+        smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
+        axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title=title or "ROC")
+        axes[0].legend()
+        for panel, place in zip(shown, axes[1:], strict=True):
+            for counts, colour, label in (
+                (panel.impostor, COLOURS[4], "different"),
+                (panel.genuine, COLOURS[0], "same"),
+            ):
+                share = counts / max(counts.sum(), 1)
+                place.stairs(share, panel.edges, fill=True, color=colour, alpha=0.55, label=label)
+            place.axvline(panel.threshold, color="black", linewidth=1.3, linestyle="--")
+            place.set(title=panel.head, xlabel=f"cosine of a pair\n{panel.note}", yticks=[], xlim=(-1, 1))
+        axes[1].set_ylabel("share of pairs")
+        axes[1].legend()
+    return figure

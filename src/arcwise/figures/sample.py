@@ -1,0 +1,72 @@
+"""Returns one sample among the centres: its picture, where it lies, and the logits it gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arcwise.figures import STYLE, class_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Panel(NamedTuple):
+    """A sample of two dimensions, the centres, and its logits without margin and with it (own class only)."""
+
+    title: str
+    x: np.ndarray
+    y: int
+    centres: np.ndarray
+    names: tuple[str, ...]
+    logits: np.ndarray
+    with_margin: float | None = None
+
+
+def draw(shown: list[Panel], picture: np.ndarray | None = None) -> Figure:
+    """Two rows: the vectors above, the logits below; the sample's image in the corner."""
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(2, len(shown), figsize=(4.2 * len(shown), 6.6), layout="constrained", squeeze=False,
+                                    height_ratios=(1.5, 1))  # fmt: skip
+        for i, panel in enumerate(shown):
+            draw_vectors(axes[0, i], panel)
+            draw_logits(axes[1, i], panel)
+        if picture is not None:
+            inset = axes[0, 0].inset_axes((0.0, 0.74, 0.26, 0.26))
+            inset.imshow(picture.squeeze(), cmap="gray_r" if picture.squeeze().ndim == 2 else None)
+            inset.set(xticks=[], yticks=[])
+            inset.grid(visible=False)
+            inset.spines[:].set_visible(False)
+    return figure
+
+
+def draw_vectors(axes: Axes, panel: Panel) -> None:
+    """The centres as vectors, scaled to the length of the sample; the sample black."""
+    reach = float(np.linalg.norm(panel.x))
+    w = panel.centres * reach / np.linalg.norm(panel.centres, axis=1).max()
+    for c, v in enumerate(w):
+        arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 2.4, "mutation_scale": 15}
+        axes.annotate("", v, (0, 0), arrowprops=arrow)
+        axes.text(*(v * 1.14), panel.names[c], color="0.15", ha="center", va="center", fontweight="bold")
+    arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 1.4, "mutation_scale": 12, "linestyle": "--"}
+    axes.annotate("", panel.x, (0, 0), arrowprops=arrow)
+    axes.plot(*panel.x, "o", color=class_colour(panel.y), markeredgecolor="black", markersize=9)
+    axes.set(xlim=(-1.3 * reach, 1.3 * reach), ylim=(-1.3 * reach, 1.3 * reach), aspect="equal", title=panel.title)
+    axes.set(xticks=[], yticks=[])
+
+
+def draw_logits(axes: Axes, panel: Panel) -> None:
+    """One bar per class; where there is a margin, what the loss is told instead is hatched."""
+    places = np.arange(len(panel.logits))
+    bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in places])
+    axes.bar_label(bars, fmt="%.1f", fontsize=9)
+    if panel.with_margin is not None:
+        axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=1.2)
+        axes.set_xlabel(f"hatched: what the loss is told, {panel.with_margin:.1f}", fontsize=10)
+    axes.axhline(0, color="0.3", linewidth=0.8)
+    axes.set(xticks=places, xticklabels=panel.names, ylabel="logit" if axes.get_subplotspec().is_first_col() else "")  # type: ignore[union-attr]
+    axes.margins(y=0.18)

@@ -1,0 +1,115 @@
+"""Returns the sphere of 3-D embeddings: directions of the samples, centres, and caps that touch in the best packing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arcwise.figures import class_colour, class_legend, panels
+from arcwise.records import Embeddings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Panel(NamedTuple):
+    """Embeddings of three dimensions, the centres to mark (unit vectors), and the radius of their caps in radians.
+
+    `radius` is what the samples are divided by: their own length for a normalised head (0), else a fixed number.
+    """
+
+    title: str
+    embeddings: Embeddings
+    centres: np.ndarray
+    cap: float
+    note: str = ""
+    radius: float = 0.0
+
+
+class View(NamedTuple):
+    """Where the sphere is seen from, in degrees."""
+
+    elevation: float = 20.0
+    azimuth: float = -60.0
+
+    def turned(self, x: np.ndarray) -> np.ndarray:
+        """Right, up and toward the eye, for each row."""
+        e, a = np.radians(self.elevation), np.radians(self.azimuth)
+        toward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
+        right = np.array([-np.sin(a), np.cos(a), 0.0])
+        return x @ np.stack([right, np.cross(toward, right), toward], axis=1)
+
+
+def draw(shown: list[Panel], *, view: View | None = None) -> Figure:
+    """One sphere per panel, seen from far away; what lies behind is paler."""
+    with panels(len(shown), wide=5.0, high=5.4, most=3) as (figure, axes):
+        for panel, place in zip(shown, axes, strict=True):
+            draw_sphere(place, panel, view or View())
+        class_legend(figure, shown[0].embeddings.names)
+    return figure
+
+
+def scaled(panel: Panel) -> np.ndarray:
+    """The samples on the unit sphere, or inside it where their lengths count."""
+    x = panel.embeddings.x
+    return x / panel.radius if panel.radius else x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+
+
+def draw_sphere(axes: Axes, panel: Panel, view: View) -> None:
+    """The globe, then what is behind the middle, then what is in front of it."""
+    found, seen = panel.embeddings, view.turned(scaled(panel))
+    draw_globe(axes, view)
+    for c in range(len(found.names)):
+        for side, alpha in ((seen[:, 2] <= 0, 0.12), (seen[:, 2] > 0, 0.6)):
+            here = seen[(found.y == c) & side]
+            axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=3, alpha=alpha, rasterized=True,
+                      markeredgewidth=0)  # fmt: skip
+    for c, centre in enumerate(panel.centres):
+        draw_cap(axes, view.turned(cap_rim(centre, panel.cap)), class_colour(c))
+        tip = view.turned(centre[None])[0]
+        near = tip[2] > 0
+        axes.plot([0, 1.06 * tip[0]], [0, 1.06 * tip[1]], color=class_colour(c), linewidth=2.0 if near else 0.8,
+                  alpha=1.0 if near else 0.3, zorder=3 if near else 1)  # fmt: skip
+        if near:
+            axes.text(*(1.15 * tip[:2]), found.names[c], ha="center", va="center", fontsize=11, fontweight="bold",
+                      color="0.1", zorder=4)  # fmt: skip
+    frame(axes, panel.title, panel.note)
+
+
+def frame(axes: Axes, title: str, note: str = "") -> None:
+    """A bare square around the sphere."""
+    axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", title=title, xticks=[], yticks=[])
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(note, fontsize=10.5)
+
+
+def draw_globe(axes: Axes, view: View) -> None:
+    """The outline, and thin circles of latitude and longitude on the near side."""
+    t = np.linspace(0, 2 * np.pi, 181)
+    axes.plot(np.cos(t), np.sin(t), color="0.6", linewidth=0.8)
+    for a in np.radians(np.arange(0, 180, 30)):
+        draw_cap(axes, view.turned(np.stack([np.cos(t) * np.cos(a), np.cos(t) * np.sin(a), np.sin(t)], axis=1)))
+    for a in np.radians(np.arange(-60, 90, 30)):
+        ring = np.stack([np.cos(t) * np.cos(a), np.sin(t) * np.cos(a), np.full_like(t, np.sin(a))], axis=1)
+        draw_cap(axes, view.turned(ring))
+
+
+def draw_cap(axes: Axes, rim: np.ndarray, colour: str = "0.85") -> None:
+    """A circle on the sphere: its near part drawn, its far part hinted at where it has a colour of its own."""
+    near = np.where(rim[:, 2:] > 0, rim, np.nan)
+    axes.plot(near[:, 0], near[:, 1], color=colour, linewidth=1.2 if colour != "0.85" else 0.5, zorder=2)
+    if colour != "0.85":
+        far = np.where(rim[:, 2:] > 0, np.nan, rim)
+        axes.plot(far[:, 0], far[:, 1], color=colour, linewidth=0.5, alpha=0.3, zorder=1)
+
+
+def cap_rim(centre: np.ndarray, radius: float) -> np.ndarray:
+    """The circle of all directions at that angle from a unit vector."""
+    helper = np.eye(3)[np.abs(centre).argmin()]
+    u = np.cross(centre, helper)
+    u /= np.linalg.norm(u)
+    v, t = np.cross(centre, u), np.linspace(0, 2 * np.pi, 90)
+    return np.cos(radius) * centre + np.sin(radius) * (np.cos(t)[:, None] * u + np.sin(t)[:, None] * v)

@@ -1,0 +1,96 @@
+"""Returns sentences that are computed from a table: who is better at what, by how much, and where nothing was shown."""
+
+from __future__ import annotations
+
+import math
+
+from arcwise.compare.table import Table
+from arcwise.metrics.summary import METRICS, in_unit, shown
+
+JUDGED = (
+    "accuracy", "margin-kept-0.5", "angle-own", "angle-closest", "dunn-nearest-diameter-unit-95",
+    "dunn-centroid-mean-unit-95", "conflict-triples-cosine", "unseen-auc", "unseen-recall-1", "open-auroc",
+)  # fmt: skip
+
+
+def champion(table: Table) -> str:
+    """The head that the others are measured against: the first ArcFace, or the last head."""
+    return next((head for head in table.heads if head.startswith("ArcFace")), table.heads[-1])
+
+
+def judged(table: Table) -> list[str]:
+    """The numbers that are judged, of those that every run has and that are finite."""
+    return [
+        name
+        for name in JUDGED
+        if name in table.values and all(math.isfinite(v) for many in table.values[name].values() for v in many)
+    ]
+
+
+def verdict(table: Table, name: str, head: str, other: str) -> str:
+    """ "better", "worse" or "open": whether the 95 % interval of the paired difference leaves 0 out."""
+    gap = table.difference(name, head, other)
+    if not gap.clear:
+        return "open"
+    return "better" if (gap.mean > 0) == (METRICS[name].better == "higher") else "worse"
+
+
+def gap_text(table: Table, name: str, head: str, other: str) -> str:
+    """A paired difference as text, with its interval."""
+    gap = table.difference(name, head, other)
+    unit = {"%": " points", "°": "°", "": ""}[METRICS[name].unit]
+    mean = f"{in_unit(name, gap.mean):+.2f}{unit}"
+    if gap.n < 2:
+        return f"{mean} (one seed, no interval)"
+    return f"{mean} [{in_unit(name, gap.low):+.2f}, {in_unit(name, gap.high):+.2f}]"
+
+
+def sentences(table: Table) -> list[str]:
+    """The conclusion: one paragraph per rival, then what it amounts to."""
+    head, names = champion(table), judged(table)
+    rivals = [other for other in table.heads if other != head]
+    out, tally = [], {"better": 0, "worse": 0, "open": 0}
+    for other in rivals:
+        by = {kind: [n for n in names if verdict(table, n, head, other) == kind] for kind in tally}
+        tally = {kind: tally[kind] + len(by[kind]) for kind in tally}
+        parts = [
+            f"{words} in {'; '.join(f'{METRICS[n].label} ({gap_text(table, n, head, other)})' for n in by[kind])}"
+            for kind, words in (("better", f"{head} is better than {other}"), ("worse", "it is worse"))
+            if by[kind]
+        ]
+        if by["open"]:
+            parts.append(f"no difference is shown in {'; '.join(METRICS[n].label for n in by['open'])}")
+        text = ". ".join(part[0].upper() + part[1:] for part in parts)
+        if not by["better"] and text:
+            text = f"{head} against {other}: {text[0].lower()}{text[1:]}"
+        out.append(text + ".")
+    if rivals:
+        out.append(overall(table, head, tally))
+    out.append(best_sentence(table, names))
+    return out
+
+
+def overall(table: Table, head: str, tally: dict[str, int]) -> str:
+    """What the verdicts amount to."""
+    total, seeds = sum(tally.values()), min(map(len, table.seeds.values()))
+    verb = "won most of them" if tally["better"] > total / 2 else "did not win most of them"
+    return (
+        f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in {tally['worse']}, and in "
+        f"{tally['open']} the 95 % interval of the paired difference includes 0: it {verb}. With {seeds} "
+        f"seed{'s' if seeds != 1 else ''} an interval is wide, and what is called open here may be a difference too small "
+        "for so few runs."
+    )
+
+
+def best_sentence(table: Table, names: list[str]) -> str:
+    """Which head has the best mean in what."""
+    best: dict[str, list[str]] = {}
+    for name in names:
+        best.setdefault(table.best(name), []).append(
+            f"{METRICS[name].label} ({shown(name, table.spread(name, table.best(name)).mean)})"
+        )
+    return (
+        "By the mean over seeds alone, the best were: "
+        + "; ".join(f"{head} in {', '.join(what)}" for head, what in best.items())
+        + "."
+    )

@@ -1,0 +1,456 @@
+"""Returns the report as a list of blocks: what was asked, the method, the set-up, results, conclusion, how to repeat it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from arcwise.compare.table import Table
+from arcwise.metrics import clusters
+from arcwise.metrics.summary import BETWEEN_INSIDE, METRICS, dunn_name, in_unit
+from arcwise.report import conclusions, worked
+from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
+from arcwise.report.drawings import PUBLISHED, dunn_series, sweep_lines
+from arcwise.report.subject import Subject, scale_and_margin
+
+CLOSED = (
+    "accuracy", "neighbour-accuracy", "margin-kept-0.3", "margin-kept-0.5", "angle-own", "angle-closest", "packing",
+    "silhouette-cosine", "davies-bouldin-unit", "conflict-triples-cosine", "conflict-anchors-cosine",
+    "conflict-nearest-cosine", "conflict-triples-euclidean", "pairs-auc", "pairs-eer", "pairs-tar-0.001",
+)  # fmt: skip
+OPEN = (
+    "unseen-auc", "unseen-eer", "unseen-tar-0.01", "unseen-recall-1", "unseen-map-r", "open-auroc", "open-dir-0.1",
+    "open-dir-0.01", "unseen-dunn-centroid-mean-unit-95",
+)  # fmt: skip
+
+
+def title(about: Subject) -> str:
+    """The report's title."""
+    kinds = list(dict.fromkeys(head.split(" m=")[0].split(" s=")[0] for head in about.heads))
+    names = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
+    return f"{names} on {about.config.data.source}"
+
+
+def content(
+    about: Subject, pictures: dict[str, list[Picture]], films: list[Film], viewer: Viewer | None
+) -> list[Block]:
+    """The whole report."""
+
+    def shown(*names: str) -> list[Block]:
+        return [picture for name in names for picture in pictures.get(name, [])]
+
+    return [
+        Heading("What was asked"), *asked(about),
+        *shown("glance"),
+        Heading("From softmax to ArcFace, one change at a time"), *method(), *shown("schematic"), *worked.blocks(),
+        Heading("Data and set-up"), *setup(about), *shown("samples"),
+        Heading("Results"), *results(about),
+        Heading("The embeddings", 2), *shown("embeddings", "circle", "sphere"), *([viewer] if viewer else []), *films,
+        *shown("sample", "angles", "confidence"),
+        Heading("Training", 2), *shown("training"),
+        Heading("Class by class", 2), *per_class(about), *shown("confusion", "conflicts"),
+        Heading("Pairs and neighbours", 2), *shown("roc", "neighbours"),
+        Heading("The Dunn index in its variants"), *dunn(about), *shown("dunn-epochs"),
+        *sweep(about, shown("sweep")),
+        *(bias(about, shown("bias"))),
+        Heading("Discussion"), *discussion(about),
+        Heading("Conclusion"),
+        Paragraph("These sentences are computed from metrics.json; intervals are 95 % of paired differences over seeds."),
+        *(Paragraph(text) for text in conclusions.sentences(about.table)),
+        Heading("To repeat it"), *repeat(about),
+    ]  # fmt: skip
+
+
+def asked(about: Subject) -> list[Block]:
+    """The question, and how it was put."""
+    table = about.table
+    seeds = min(map(len, table.seeds.values()))
+    each = f"{seeds} seeds each" if seeds > 1 else "one seed each"
+    unseen = (
+        f" Classes {about.config.data.unseen} were kept from training and serve as the classes nobody has seen."
+        if about.config.data.unseen
+        else ""
+    )
+    part = f" Training used {about.config.data.limit:,} images, a part of the data." if about.config.data.limit else ""
+    return [
+        Paragraph(
+            f"What does an angular margin change? {len(table.heads)} heads ({', '.join(table.heads)}) were trained on "
+            f"`{about.config.data.source}`, {each}. For a given seed every head met the same first network and the same "
+            f"order of images, so that differences can be taken pair by pair.{unseen}{part}"
+        )
+    ]
+
+
+def method() -> list[Block]:
+    """The formulas, one change at a time."""
+    return [
+        Paragraph(
+            "An embedding network turns an image into d numbers, x. The head holds one vector w per class and is needed "
+            "in training only. With embeddings of 512 numbers and 1,000 classes, w is a table of 512 x 1,000; the class of "
+            "the sample at hand is y."
+        ),
+        Formula('L = -log e^(w_y dot x + b_y) / (sum_j e^(w_j dot x + b_j))', "Softmax with bias, the usual loss of a classifier:"),
+        Formula('L = -log e^(w_y dot x) / (sum_j e^(w_j dot x))', "Drop the bias: every boundary now passes through the origin."),
+        Formula('L = -log e^(|x| cos theta_y) / (sum_j e^(|x| cos theta_j)), quad |w_j| = 1', "Normalise w: only the angle to a centre and the length of x count."),
+        Formula('L = -log e^(s cos theta_y) / (sum_j e^(s cos theta_j)), quad |x| = 1', "Normalise x and rescale to s (NormFace, Wang et al. 2017): only angles count."),
+        Formula(
+            'L = -log e^(s cos(theta_y + m)) / (e^(s cos(theta_y + m)) + sum_(j != y) e^(s cos theta_j))',
+            "Add the margin to the own angle (ArcFace, Deng et al. 2019): a sample must be nearer to its centre by m to get the same loss.",
+        ),
+        Formula(
+            'psi_"CosFace" = cos theta - m, quad psi_"SphereFace" = cos m theta',
+            "Its siblings move the own logit in other ways (Wang et al. 2018; Liu et al. 2017):",
+        ),
+        Formula(
+            'L = log(1 + e^(ell - s psi(theta_y))), quad ell = log sum_(j != y) e^(s cos theta_j)',
+            "All of them are one equation, in which the margin psi meets the other classes in a single number; this is how arcwise computes them:",
+        ),
+        Formula(
+            'psi(theta) = cases(cos(theta + m) & "if" theta <= pi - m, cos theta - (1 - cos m) & "beyond")',
+            "Past pi - m the cosine would rise again; the margin goes on falling there instead, without a jump:",
+        ),
+        Paragraph(
+            "What all of this is for: classes that were not in training. Faces, products and landmarks are verified and "
+            "identified by the angle between two embeddings, with a threshold that was chosen on other data."
+        ),
+    ]  # fmt: skip
+
+
+def setup(about: Subject) -> list[Block]:
+    """What was trained, on what, how."""
+    config, run = about.config, about.first
+    train, metrics = config.train, run.metrics
+    changes = ", ".join(
+        f"{name} {value:g}"
+        for name, value in (
+            ("shift", config.data.shift),
+            ("rotation", config.data.rotate),
+            ("cutout", config.data.cutout),
+        )
+        if value
+    ) + (", mirror images" if config.data.flip else "")
+    facts = [
+        ["images", config.data.source + (f", unseen {config.data.unseen}" if config.data.unseen else "")],
+        [
+            "seen in training",
+            f"{metrics['images']:,} images in {metrics['steps']:,} steps of {min(train.batch, metrics['images'])}, {metrics['epochs']} epochs",
+        ],
+        ["changes to images", changes.removeprefix(", ") or "none"],
+        ["network", f"{config.model.backbone}, {metrics['parameters']:,} parameters, d = {config.model.dim}"],
+        ["heads", ", ".join(about.heads)],
+        [
+            "optimiser",
+            f"{train.optimiser}, learning rate {train.lr:g}, {train.schedule}, weight decay {train.weight_decay:g}"
+            + (f", averaged weights {train.ema:g}" if train.ema else ""),
+        ],
+        ["device", f"{metrics['device']}, {seconds_text(about.table)} of training per run"],
+    ]
+    return [Rows(["", ""], facts, "The set-up, the same for every head.")]
+
+
+def seconds_text(table: Table) -> str:
+    """How long the runs took."""
+    every = [s for many in table.seconds.values() for s in many if math.isfinite(s)]
+    return f"{min(every):.0f} to {max(every):.0f} s" if every else "unknown time"
+
+
+def cell(table: Table, name: str, head: str) -> str:
+    """Mean and spread as text."""
+    found = table.spread(name, head)
+    if not math.isfinite(found.mean):
+        return "∞"
+    mean, deviation = in_unit(name, found.mean), in_unit(name, found.deviation)
+    digits = 2 if abs(mean) < 100 else 1
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if found.n > 1 else f"{mean:.{digits}f}"
+
+
+def numbers(table: Table, names: tuple[str, ...], caption: str) -> Rows:
+    """A table of metrics by head, the best mean of each row marked."""
+    some = [name for name in names if name in table.values]
+    rows = [
+        [
+            METRICS[n].label + (f" ({METRICS[n].unit})" if METRICS[n].unit else ""),
+            *(cell(table, n, h) for h in table.heads),
+        ]
+        for n in some
+    ]
+    strong = (
+        frozenset((i, 1 + table.heads.index(table.best(name))) for i, name in enumerate(some))
+        if len(table.heads) > 1
+        else frozenset()
+    )
+    return Rows(["", *table.heads], rows, caption, strong)
+
+
+def results(about: Subject) -> list[Block]:
+    """Tables of the closed and the open set, and paired differences."""
+    table = about.table
+    seeds = ", ".join(f"{head}: {len(found)}" for head, found in table.seeds.items())
+    words = f"Mean ± standard deviation over seeds ({seeds}); the best mean of each row is bold."
+    out: list[Block] = [numbers(table, CLOSED, f"Classes that were trained on, test images. {words}")]
+    if any(name in table.values for name in OPEN):
+        out.append(numbers(table, OPEN, f"Classes nobody has seen. {words}"))
+    if len(table.heads) > 1:
+        out.append(paired(table))
+    return out
+
+
+def paired(table: Table) -> Rows:
+    """Differences of the champion to the others, seed by seed."""
+    head = conclusions.champion(table)
+    others = [other for other in table.heads if other != head]
+    names = conclusions.judged(table)
+    rows = [[METRICS[n].label, *(conclusions.gap_text(table, n, head, o) for o in others)] for n in names]
+    strong = frozenset(
+        (i, 1 + j)
+        for (i, n), (j, o) in itertools.product(enumerate(names), enumerate(others))
+        if conclusions.verdict(table, n, head, o) != "open"
+    )
+    caption = f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so few seeds). Bold: the interval leaves 0 out."
+    return Rows([f"{head} minus", *others], rows, caption, strong)
+
+
+def per_class(about: Subject) -> list[Block]:
+    """Recall and precision of each class under the champion."""
+    head = conclusions.champion(about.table)
+    found = [run.metrics.get("classes") for run in about.runs[head]]
+    if not all(found) or len(found[0]) > 30:
+        return []
+    rows = []
+    for i, row in enumerate(found[0]):
+        recall, precision = (
+            np.mean([many[i][key] for many in found if i < len(many)]) for key in ("recall", "precision")
+        )
+        rows.append([row["name"], f"{row['n']:,}", f"{recall:.2%}", f"{precision:.2%}", row["mistaken_for"] or "-"])
+    caption = f"Per class under {head}, means over seeds; the last column is that of the first seed."
+    return [Rows(["class", "test images", "recall", "precision", "most often taken for"], rows, caption)]
+
+
+def dunn(about: Subject) -> list[Block]:
+    """All variants, and for the published experiment which of them comes near its numbers."""
+    table = about.table
+    out: list[Block] = [
+        Paragraph(
+            "Dunn's index is the smallest distance between classes over the largest extent of a class. There are many of them: "
+            "between classes the nearest members or the centroids; inside a class its diameter, its radius or the mean distance "
+            "to the centroid; Euclidean on x as it is, Euclidean on x/|x| (unit), cosine or angle. Of each class the 95 % of "
+            "members nearest to the centroid are kept, and the centroid is taken again. Indices of different variants "
+            "cannot be compared, and neither can raw distances of a linear head with those of a normalised one: the columns "
+            "on x/|x| can."
+        )
+    ]
+    rows = []
+    for a, b in BETWEEN_INSIDE:
+        for distance in clusters.DISTANCES:
+            name = dunn_name(a, b, distance)
+            if name in table.values:
+                rows.append([f"{a} / {b} / {distance}", *(cell(table, name, head) for head in table.heads)])
+    out.append(
+        Rows(
+            ["between / inside / distance", *table.heads],
+            rows,
+            "Every variant, test images, mean ± standard deviation over seeds.",
+        )
+    )
+    return out + published(about)
+
+
+def published(about: Subject) -> list[Block]:
+    """Which variants pass near both published numbers, and when."""
+    plain = [h for h in about.heads if h == "softmax"]
+    normal = [h for h in about.heads if h.startswith("NormFace")]
+    if about.config.recipe != "mnist5-2d" or not plain or not normal:
+        return []
+    found = []
+    soft, norm = dunn_series(about, plain[0]), dunn_series(about, normal[0])
+    if not soft or not norm:
+        return []
+    for a, b in BETWEEN_INSIDE:
+        for d in (*clusters.DISTANCES, "native"):
+            first, second = (
+                dunn_name(a, b, "euclidean" if d == "native" else d),
+                dunn_name(a, b, "unit" if d == "native" else d),
+            )
+            for epoch in range(1, min(len(soft[0]), len(norm[0]))):
+                u, v = np.mean([run[epoch][first] for run in soft]), np.mean([run[epoch][second] for run in norm])
+                if u > 0 and v > 0 and np.isfinite([u, v]).all():
+                    miss = max(abs(math.log(u / PUBLISHED[0][0])), abs(math.log(v / PUBLISHED[1][0])))
+                    found.append((miss, f"{a} / {b} / {d}", epoch, u, v))
+    best: dict[str, tuple[float, str, int, float, float]] = {}
+    for entry in sorted(found):
+        best.setdefault(entry[1], entry)
+    rows = [
+        [name, str(epoch), f"{u:.2f}", f"{v:.2f}", f"{math.exp(miss):.2f}x"]
+        for miss, name, epoch, u, v in list(best.values())[:6]
+    ]
+    return [
+        Paragraph(
+            f"The document that this experiment comes from gives 5.31 for softmax and 29.11 for NormFace and says neither "
+            f"which variant it took nor how long it trained, and its NormFace has no scale. Nothing was tuned to hit the pair. "
+            f"The table lists the variants of {plain[0]} and {normal[0]} that come nearest to both at one epoch (native: Euclidean on x "
+            "for softmax, on x/|x| for NormFace); the last column is the factor by which the worse of the two is off."
+        ),
+        Rows(["variant", "epoch", "softmax", normal[0], "off by"], rows, "Nearest to the published pair 5.31 / 29.11."),
+    ]
+
+
+def sweep(about: Subject, drawn: list[Block]) -> list[Block]:
+    """Heads at equal s, and each at its own best s."""
+    table = about.sweep_table
+    if table is None:
+        return []
+    out: list[Block] = [Heading("Scale and margin"), *drawn]
+    name = "dunn-nearest-diameter-unit-95"
+    lines = {line.label: line for line in sweep_lines(about, name)}
+    scales = sorted({pair[0] for head in table.heads if (pair := scale_and_margin(head))})
+    rows = [
+        [
+            f"s = {s:g}",
+            *(f"{line.values[:, list(line.s).index(s)].mean():.2f}" if s in line.s else "-" for line in lines.values()),
+        ]
+        for s in scales
+    ]
+    out.append(
+        Rows(["", *lines], rows, f"{METRICS[name].label}, test images: every margin at equal s (means over seeds).")
+    )
+    out.append(best_scales(about))
+    out += [Paragraph(text) for text in sweep_sentences(about)]
+    return out
+
+
+def best_scales(about: Subject) -> Rows:
+    """For each margin and number the s with the best mean, and that mean."""
+    names = ("dunn-nearest-diameter-unit-95", "dunn-centroid-mean-unit-95", "accuracy", "unseen-auc", "open-auroc")
+    table = about.sweep_table
+    assert table is not None
+    rows = []
+    for name in (n for n in names if n in table.values):
+        row = [METRICS[name].label]
+        for line in sweep_lines(about, name):
+            means = line.values.mean(axis=0)
+            best = int(means.argmax() if METRICS[name].better == "higher" else means.argmin())
+            row.append(f"{means[best]:.2f} at s = {line.s[best]:g}")
+        rows.append(row)
+    return Rows(["", *(line.label for line in sweep_lines(about, names[0]))], rows, "Every margin at its own best s.")
+
+
+def sweep_sentences(about: Subject) -> list[str]:
+    """Where the margin wins and where it does not, from the numbers."""
+    table = about.sweep_table
+    assert table is not None
+    out = []
+    for name in ("dunn-nearest-diameter-unit-95", "accuracy", "unseen-auc"):
+        if name not in table.values:
+            continue
+        lines = sweep_lines(about, name)
+        base, top = lines[0], lines[-1]
+        wins = [
+            s
+            for i, s in enumerate(base.s)
+            if s in top.s and top.values[:, list(top.s).index(s)].mean() > base.values[:, i].mean()
+        ]
+        sure = [
+            s
+            for i, s in enumerate(base.s)
+            if s in top.s and top.values[:, list(top.s).index(s)].min() > base.values[:, i].max()
+        ]
+        out.append(
+            f"{METRICS[name].label}: at equal s the largest margin ({top.label}) has the better mean than {base.label} at "
+            f"{len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at {len(sure)} of them."
+        )
+        low, high = base.values[:, 0].mean(), top.values[:, -1].mean()
+        if name.startswith("dunn") and low > high:
+            out.append(
+                f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats {top.label} at "
+                f"s = {top.s[-1]:g} ({high:.2f}). The scale moves the index as much as the margin does."
+            )
+    out.append(
+        "Why a small s keeps pulling: with c classes the loss of a sample at its centre is log(1 + (c - 1) e^(-s (1 - cos))) or more, "
+        "which for small s stays far from 0, so that every sample goes on being drawn to its centre; with a large s the "
+        "softmax is sure early, the loss is nearly 0, and samples rest where they are. A margin has the same effect at a "
+        "large s: it takes the sureness away. What a small s costs is seen in the panels of accuracy and of classes "
+        "nobody has seen, and with many classes it cannot be used at all: the loss then has a floor that no embedding "
+        "gets under."
+    )
+    return out
+
+
+def bias(about: Subject, drawn: list[Block]) -> list[Block]:
+    """What a bias does."""
+    if not drawn:
+        return []
+    return [
+        Heading("What a bias does"),
+        Paragraph(
+            "A bias moves a boundary away from the middle between two classes, towards the rarer one: it learns how often a "
+            "class occurs, which says nothing about how it looks. On classes of equal size it has little to learn."
+        ),
+        *drawn,
+    ]
+
+
+def discussion(about: Subject) -> list[Block]:
+    """What the spread says, and what was not measured."""
+    table = about.table
+    out = []
+    if "accuracy" in table.values and len(table.heads) > 1:
+        means = {head: table.spread("accuracy", head) for head in table.heads}
+        gap = max(s.mean for s in means.values()) - min(s.mean for s in means.values())
+        noise = max(s.deviation for s in means.values())
+        words = "less than" if gap < noise else "more than"
+        out.append(
+            f"On classes that were trained on, mean accuracies lie within {100 * gap:.2f} points of each other, {words} the "
+            f"largest spread over seeds ({100 * noise:.2f}). What a margin changes first is the geometry, not the number of "
+            "right answers."
+        )
+    if "angle-own" in table.values:
+        tight, wide = table.best("angle-own"), table.best("angle-closest")
+        out.append(
+            f"Classes are tightest under {tight} ({cell(table, 'angle-own', tight)} degrees to the class mean) and furthest "
+            f"apart under {wide} (closest means {cell(table, 'angle-closest', wide)} degrees, "
+            f"{100 * table.spread('packing', wide).mean:.1f} % of what {about.dim} dimensions allow)."
+        )
+    if "unseen-auc" in table.values:
+        best = table.best("unseen-auc")
+        out.append(
+            f"On classes nobody has seen the best mean AUC over pairs is {cell(table, 'unseen-auc', best)} % ({best}). "
+            + (
+                "Two dimensions are chosen to be looked at; they leave little room for new classes."
+                if about.dim <= 3
+                else ""
+            )
+        )
+    out.append(
+        "All numbers are of one data set and one network; a conclusion here is about these. Seeds change the first weights, the "
+        "order and the changes to images, not the split of the data."
+    )
+    return [Paragraph(text.strip()) for text in out]
+
+
+def repeat(about: Subject) -> list[Block]:
+    """The commands, versions and seeds."""
+    run = about.first.about
+    versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
+    commands = dict.fromkeys(
+        str(command)
+        for command in (compared(about), *(r.about.get("resume", "") for runs in about.runs.values() for r in runs))
+        if command
+    )
+    seeds = sorted({seed for found in about.table.seeds.values() for seed in found})
+    return [
+        Code("\n".join(list(commands)[:12])),
+        Paragraph(
+            f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. Commit: {run.get('commit') or 'unknown'}. Every number of "
+            "this report is in metrics.json, and every figure in figures/."
+        ),
+    ]
+
+
+def compared(about: Subject) -> str:
+    """The command of the comparison that the first run belongs to."""
+    from arcwise.compare.plan import Comparison
+
+    comparison = Comparison(about.first.path.parent)
+    return comparison.about.get("command", "") if comparison.exists() else ""

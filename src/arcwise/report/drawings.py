@@ -1,0 +1,539 @@
+"""Returns the pictures of a report: each with its file name and the caption that says what to see."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from arcwise.errors import ArcwiseError
+from arcwise.figures import (
+    angles,
+    bias,
+    circle,
+    confidence,
+    confusion,
+    heads,
+    pictures,
+    plane,
+    roc,
+    sample,
+    sphere,
+    story,
+    sweep,
+    training,
+)
+from arcwise.metrics import clusters, identification, planar, projection, verification
+from arcwise.metrics.conflicts import conflicts
+from arcwise.metrics.summary import DUNN, METRICS, dunn_indices, dunn_name, in_unit, plain
+from arcwise.records import Embeddings, Run, read_json, write
+from arcwise.report.subject import Subject, config_of, scale_and_margin
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from arcwise.data import Images
+
+GLANCE = (
+    "accuracy", "margin-kept-0.5", "angle-own", "angle-closest", "dunn-nearest-diameter-unit-95",
+    "conflict-triples-cosine", "unseen-auc", "open-auroc",
+)  # fmt: skip
+PUBLISHED = ((5.31, "5.31, published for softmax"), (29.11, "29.11, published for NormFace"))
+MOST = 4  # heads side by side
+
+
+WIDTHS = {"samples": 0.6, "conflicts": 0.9, "neighbours": 0.75, "bias": 0.6, "schematic": 0.75}  # shares of a page
+
+
+class Drawing(NamedTuple):
+    """A picture: its name, its caption, and the figure."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+def drawings(about: Subject, *, only: str = "") -> Iterator[Drawing]:
+    """Every picture that these runs allow, in the order of the report; `only` picks one by its name."""
+    for name, draw in FIGURES.items():
+        if only in ("", name):
+            yield from (Drawing(name, caption, figure) for caption, figure in draw(about))
+
+
+Drawn = Iterator[tuple[str, "Figure"]]
+
+
+def shown_heads(about: Subject) -> list[str]:
+    """The heads that are drawn side by side."""
+    return about.heads[:MOST]
+
+
+def at_a_glance(about: Subject) -> Drawn:
+    """The main numbers, every seed a point."""
+    table = about.table
+    some = [name for name in GLANCE if name in table.values]
+    shown = [
+        heads.Panel(
+            METRICS[name].label.replace(", by the head without margin", "").replace(" than the own", "")
+            .replace("nearest other centre at least 0.5 rad further", "margin of 0.5 rad kept"),
+            {head: [in_unit(name, v) for v in table.values[name][head]] for head in table.heads},
+            METRICS[name].better,
+        )
+        for name in some
+        if all(math.isfinite(v) for values in table.values[name].values() for v in values)
+    ]  # fmt: skip
+    if shown:
+        yield (
+            "Every seed is a point, bars are mean and standard deviation; arrows say which way is better.",
+            heads.draw(shown),
+        )
+
+
+def samples(about: Subject) -> Drawn:
+    """Some training images of each class."""
+    images = images_of(about, "train")
+    if images is None:
+        return
+    rows = []
+    for c in range(min(images.classes, 10)):
+        here = np.flatnonzero(images.y == c)[:10]
+        rows.append([pictures.Picture(pixels_of(images, i)) for i in here])
+    yield "Training images, one row per class.", pictures.draw(rows, titles=list(images.names[:10]), side=0.8)
+
+
+def embedding_plane(about: Subject) -> Drawn:
+    """2-D embeddings as they are, or the first two principal components."""
+    shown = []
+    for head in shown_heads(about):
+        found = about.test(head)
+        accuracy = f"test accuracy {identification.accuracy(found):.2%}" if found.prototypes is not None else ""
+        if found.dim == 2:
+            extent = reach(found.x)
+            grid = planar.decision_grid(found, extent=extent) if found.prototypes is not None else None
+            shown.append(plane.Panel(head, found, extent, grid, accuracy))
+        else:
+            shown.append(projected_panel(head, found))
+    flat = about.dim == 2
+    words = (
+        "Test embeddings as the networks give them, centres as vectors (lengths in proportion), decision boundaries as lines."
+        if flat
+        else "Test embeddings in the two directions of largest variance: a projection, in which distances are shortened."
+    )
+    yield words, plane.draw(shown)
+
+
+def projected_panel(head: str, found: Embeddings) -> plane.Panel:
+    """A panel of the first two principal components; directions for a normalised head."""
+    from dataclasses import replace
+
+    x = found.x if identification.has_linear_head(found) else found.x / np.linalg.norm(found.x, axis=1, keepdims=True)
+    flat = projection.projected(x, dim=2)
+    points = replace(found, x=flat.x.astype(np.float32), prototypes=None, bias=None)
+    return plane.Panel(head, points, reach(flat.x), None, flat.method)
+
+
+def reach(x: np.ndarray) -> float:
+    """How far a panel must extend for nearly all points."""
+    return 1.15 * float(np.percentile(np.linalg.norm(x, axis=1), 99.5))
+
+
+def unit_circle(about: Subject) -> Drawn:
+    """2-D directions on the circle."""
+    if about.dim != 2:
+        return
+    largest = max([planar.head_number(about.test(head), "m", 0.0) for head in about.heads] + [0.0]) or 0.5
+    shown = []
+    for head in shown_heads(about):
+        found = about.test(head)
+        kept = identification.margin_kept(found, largest)
+        shown.append(circle.Panel(head, found, largest, f"{kept:.1%} outside the wedges"))
+    yield (
+        f"The same directions on the unit circle: bars are histograms (square root of the count), arrows the centres, grey "
+        f"wedges the margin of {largest:g} rad around each boundary, in which the nearest other centre is less than "
+        f"{largest:g} rad further than the own.",
+        circle.draw(shown),
+    )
+
+
+def unit_sphere(about: Subject) -> Drawn:
+    """3-D directions on the sphere."""
+    if about.dim != 3:
+        return
+    shown = []
+    for head in shown_heads(about)[:3]:
+        found = about.test(head)
+        facts = clusters.class_angles(found)
+        centres = identification.mean_centres(found)
+        note = f"closest means {math.degrees(facts.closest):.1f}° of {math.degrees(facts.best_possible):.1f}°, own {math.degrees(facts.own):.2f}°"
+        shown.append(sphere.Panel(head, found, centres, facts.best_possible / 2, note))
+    yield (
+        "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the best "
+        "possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are room left.",
+        sphere.draw(shown),
+    )
+
+
+def one_sample(about: Subject) -> Drawn:
+    """One digit among the centres, with its logits."""
+    if about.dim != 2:
+        return
+    first = about.test(about.heads[0])
+    row = int(np.flatnonzero(identification.right(first))[0])
+    shown = []
+    for head in shown_heads(about):
+        found = about.test(head)
+        if found.prototypes is None or found.prototypes.ndim != 2:
+            return
+        logits = identification.centre_logits(found, slice(row, row + 1))[0] * planar.scale(found)
+        m, s, y = planar.head_number(found, "m", 0.0), planar.scale(found), int(found.y[row])
+        margin = None
+        if m and head.startswith("ArcFace"):
+            theta = math.acos(max(-1.0, min(1.0, logits[y] / s)))
+            margin = s * (math.cos(theta + m) if theta + m <= math.pi else math.cos(theta) - (1 - math.cos(m)))
+        shown.append(sample.Panel(head, found.x[row], y, found.prototypes, found.names, logits, margin))
+    images = images_of(about, "test")
+    picture = None if images is None or first.index is None else pixels_of(images, int(first.index[row]))
+    yield "One test image among the centres of each head, and the logits it gets there.", sample.draw(shown, picture)
+
+
+def angle_histograms(about: Subject) -> Drawn:
+    """Own and nearest other angles, after training and before."""
+    shown = []
+    for head in shown_heads(about):
+        found = about.test(head)
+        if found.prototypes is None:
+            return
+        part = "validation" if about.config.data.validation else "test"
+        first = [e for e in about.snapshots(head, part)[:1] if e.prototypes is not None]
+        before = [side for e in first for side in both_angles(e)] or [None, None]
+        shown.append(angles.Panel(head, *both_angles(found), *before))
+    yield (
+        "Angles of the test samples to their own and to the nearest other centre; outlines show them before training.",
+        angles.draw(shown),
+    )
+
+
+def both_angles(found: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+    """Angles to the own and the nearest other centre."""
+    named = identification.nearest_prototype(found)
+    return np.arccos(np.clip(named.cos_own, -1, 1)), np.arccos(np.clip(named.cos_other, -1, 1))
+
+
+def confidence_surface(about: Subject) -> Drawn:
+    """What the heads say over the whole plane."""
+    if about.dim != 2 or about.test(about.heads[0]).prototypes is None:
+        return
+    shown = []
+    for head in shown_heads(about):
+        found = about.test(head)
+        extent = 2.0 * reach(found.x)
+        grid = planar.decision_grid(found, extent=extent)
+        edge = float(
+            np.mean(
+                [
+                    grid.confidence[0].mean(),
+                    grid.confidence[-1].mean(),
+                    grid.confidence[:, 0].mean(),
+                    grid.confidence[:, -1].mean(),
+                ]
+            )
+        )
+        shown.append(plane.Panel(head, found, extent, grid, f"mean confidence at the edge {edge:.1%}"))
+    yield (
+        "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with distance "
+        "from the origin, a normalised one depends on the direction alone.",
+        confidence.draw(shown),
+    )
+
+
+def training_curves(about: Subject) -> Drawn:
+    """Loss, accuracy and angles over the epochs."""
+    wanted = (("loss", "loss", 1.0, True), ("accuracy", "accuracy, %", 100.0, False), ("angle_own", "angle to own centre, °", 57.29578, False),
+              ("angle_other", "angle to nearest other, °", 57.29578, False))  # fmt: skip
+    shown = []
+    for key, title, factor, logarithmic in wanted:
+        curves = []
+        for head, runs in about.runs.items():
+            series = [
+                [(e["epoch"], factor * e[key]) for e in run.journal("evaluation") if e.get(key) is not None]
+                for run in runs
+            ]
+            same = len({tuple(e for e, _ in s) for s in series}) == 1
+            if all(len(s) > 1 for s in series) and same:
+                curves.append(
+                    training.Curve(
+                        head, np.array([e for e, _ in series[0]]), np.array([[v for _, v in s] for s in series])
+                    )
+                )
+        if curves:
+            shown.append(training.Panel(title, curves, logarithmic=logarithmic))
+    if shown:
+        part = "validation" if about.config.data.validation else "test"
+        yield (
+            f"On the {part} images over the epochs: lines are means over the seeds, bands reach from the smallest to the largest.",
+            training.draw(shown),
+        )
+
+
+def dunn_over_epochs(about: Subject) -> Drawn:
+    """Every Dunn index over the epochs, with the published pair where it belongs."""
+    series = {head: dunn_series(about, head) for head in shown_heads(about)}
+    if not all(len(found) and found[0] for found in series.values()):
+        return
+    lines = PUBLISHED if about.config.recipe == "mnist5-2d" else ()
+    for distance in clusters.DISTANCES:
+        shown = []
+        for a, b, d in DUNN:
+            if d == distance:
+                name = dunn_name(a, b, d)
+                curves = [
+                    training.Curve(
+                        head, np.arange(len(found[0])), np.maximum([[e[name] for e in run] for run in found], 1e-4)
+                    )
+                    for head, found in series.items()
+                ]
+                shown.append(training.Panel(f"{a} / {b}", curves, logarithmic=True, lines=lines))
+        yield (
+            f"Dunn indices over the epochs, distance: {distance}; 95 % of each class kept, snapshots of the test images.",
+            training.draw(shown, most=3, high=3.2),
+        )
+
+
+def dunn_series(about: Subject, head: str, part: str = "test") -> list[list[dict[str, float]]]:
+    """The Dunn indices of every seed's snapshots."""
+    every = [run_series(run, part) for run in about.runs[head]]
+    return [series for series in every if series]
+
+
+def run_series(run: Run, part: str) -> list[dict[str, float]]:
+    """The Dunn indices of one run's snapshots, kept beside them once computed."""
+    folder = run.path / "embeddings"
+    files = sorted(folder.glob(f"{part}-epoch-*.safetensors"))
+    if not files:
+        return []
+    kept, names = folder / f"dunn-{part}.json", [path.name for path in files]
+    known = read_json(kept) if kept.is_file() else {}
+    if known.get("of") != names:
+        known = {"of": names, "values": [plain(dunn_indices(Embeddings.load(path))) for path in files]}
+        write(kept, json.dumps(known))
+    return [{k: math.inf if v is None else v for k, v in e.items()} for e in known["values"]]
+
+
+def scale_sweep(about: Subject) -> Drawn:
+    """Indices over s for each m, closed set and open set."""
+    table = about.sweep_table
+    if table is None:
+        return
+    chosen = [
+        ("dunn-nearest-diameter-unit-95", "Dunn: nearest, diameter, unit", True),
+        ("dunn-centroid-mean-unit-95", "Dunn: centroid, mean, unit", True),
+        ("dunn-centroid-radius-cosine-95", "Dunn: centroid, radius, cosine", True),
+        ("accuracy", "test accuracy, %", False),
+        ("unseen-dunn-centroid-mean-unit-95", "unseen classes, Dunn: centroid, mean, unit", False),
+        ("unseen-auc", "pairs of unseen classes, AUC, %", False),
+        ("open-auroc", "known against unseen, AUROC, %", False),
+        ("angle-own", "angle to own class mean, °", True),
+    ]
+    shown = [
+        sweep.Panel(title, sweep_lines(about, name), softmax_level(about, name), log)
+        for name, title, log in chosen
+        if name in table.values
+    ]
+    seeds = max(map(len, table.seeds.values()))
+    yield (
+        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {seeds} seeds, bands from the smallest to the largest; grey is softmax.",
+        sweep.draw(shown),
+    )
+
+
+def sweep_lines(about: Subject, name: str) -> list[sweep.Line]:
+    """The values of the sweep by margin."""
+    table = about.sweep_table
+    assert table is not None
+    found: dict[float, dict[float, list[float]]] = {}
+    for head in table.heads:
+        pair = scale_and_margin(head)
+        if pair is not None:
+            found.setdefault(pair[1], {})[pair[0]] = [in_unit(name, v) for v in table.values[name][head]]
+    lines = []
+    for m, by_scale in sorted(found.items()):
+        seeds = min(map(len, by_scale.values()))
+        s = sorted(by_scale)
+        lines.append(sweep.Line(f"m = {m:g}", np.array(s), np.array([by_scale[v][:seeds] for v in s]).T))
+    return lines
+
+
+def softmax_level(about: Subject, name: str) -> tuple[float, float, float] | None:
+    """Mean, smallest and largest of softmax, where it was trained too."""
+    if "softmax" not in about.table.heads or name not in about.table.values:
+        return None
+    values = [in_unit(name, v) for v in about.table.values[name]["softmax"]]
+    return float(np.mean(values)), min(values), max(values)
+
+
+def verification_curves(about: Subject) -> Drawn:
+    """ROC and score histograms, on unseen classes where there are any."""
+    unseen = bool(about.config.data.unseen)
+    shown = []
+    for head in shown_heads(about):
+        found = about.runs[head][0].embeddings("unseen" if unseen else "test")
+        pairs = verification.all_pairs(found)
+        at = verification.eer(pairs)
+        edges = np.linspace(-1, 1, 81)
+        counts = [histogram(scores, edges) for scores in (pairs.genuine, pairs.impostor)]
+        note = f"threshold {at.threshold:.3f}: equal error {(at.far + 1 - at.tar) / 2:.1%}"
+        shown.append(roc.Panel(head, verification.roc(pairs), edges, counts[0], counts[1], at.threshold, note))
+    where = "pairs of classes nobody has seen" if unseen else "all pairs of test images"
+    yield (
+        f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold of equal error.",
+        roc.draw(shown, title="ROC"),
+    )
+
+
+def histogram(scores: verification.Scores, edges: np.ndarray) -> np.ndarray:
+    """How many scores fall into each bin."""
+    below = scores.total - scores.at_least(edges)
+    below[-1] = scores.total
+    return np.diff(below)
+
+
+def confusion_matrices(about: Subject) -> Drawn:
+    """Mistakes of each head, all seeds together."""
+    shown = []
+    for head in shown_heads(about):
+        matrices = [run.metrics.get("confusion") for run in about.runs[head]]
+        if any(m is None for m in matrices):
+            return
+        shown.append(confusion.Panel(head, np.sum(matrices, axis=0), about.test(head).names))
+    yield (
+        "Confusion matrices, summed over the seeds: rows are what is there, columns what it was taken for; colours show mistakes only.",
+        confusion.draw(shown),
+    )
+
+
+def conflict_triples(about: Subject) -> Drawn:
+    """The worst triples with their images."""
+    images = images_of(about, "test")
+    if images is None:
+        return
+    rows, titles = [], []
+    for head in shown_heads(about):
+        found = about.test(head)
+        right = identification.right(found) if found.prototypes is not None else None
+        worst = conflicts(found, distance="cosine", correct=right, worst=3, limit=4000).worst
+        if not worst or found.index is None:
+            continue
+        row = []
+        for t in worst:
+            for i, words, frame in ((t.anchor, f"{t.anchor}", "black"), (t.positive, f"{t.positive}: {t.to_positive:.3f}", "#0072B2"),
+                                    (t.negative, f"{t.negative}: {t.to_negative:.3f}", "#D55E00")):  # fmt: skip
+                row.append(pictures.Picture(pixels_of(images, int(found.index[i])), words, frame))
+        rows.append(row)
+        titles.append(head.replace(" ", "\n", 1))
+    if rows:
+        yield (
+            "The worst conflicts of each head among rightly classified samples: a sample (black), one of its own class "
+            "(blue) and one of another (orange) that is nearer. Numbers are rows of the test set and cosine distances.",
+            pictures.draw(rows, titles=titles, side=1.05),
+        )
+
+
+def neighbours(about: Subject) -> Drawn:
+    """Queries with their nearest neighbours, from classes nobody has seen where there are any."""
+    part = "unseen" if about.config.data.unseen else "test"
+    images = images_of(about, part)
+    if images is None:
+        return
+    head = about.heads[-1]
+    found = about.runs[head][0].embeddings(part)
+    if found.index is None:
+        return
+    x = found.x / np.linalg.norm(found.x, axis=1, keepdims=True)
+    rows, titles = [], []
+    for c in np.unique(found.y)[:5]:
+        query = int(np.flatnonzero(found.y == c)[0])
+        cos = x @ x[query]
+        cos[query] = -np.inf
+        nearest = np.argsort(-cos)[:8]
+        row = [pictures.Picture(pixels_of(images, int(found.index[query])), "query", "black")]
+        row += [
+            pictures.Picture(
+                pixels_of(images, int(found.index[i])),
+                f"{math.degrees(math.acos(min(1.0, cos[i]))):.2f}°",
+                "#0072B2" if found.y[i] == c else "#D55E00",
+            )
+            for i in nearest
+        ]
+        rows.append(row)
+        titles.append(found.names[c])
+    where = "of classes nobody has seen" if part == "unseen" else "of the test set"
+    yield (
+        f"Nearest neighbours {where} under {head}, with their angles; blue frames are of the query's class, orange ones are not.",
+        pictures.draw(rows, titles=titles, side=1.0),
+    )
+
+
+def bias_and_frequency(about: Subject) -> Drawn:
+    """Biases against counts, of the run that was trained on an imbalanced set."""
+    run = about.imbalanced
+    if run is None or run.embeddings("test").bias is None:
+        return
+    from arcwise.data.sources import load
+
+    found = run.embeddings("test")
+    assert found.bias is not None
+    try:
+        counts = np.bincount(load(config_of(run).data).train.y, minlength=len(found.names))
+    except (ArcwiseError, OSError):
+        return
+    yield (
+        "A softmax head with bias, trained on classes of unequal size: its biases against the number of images.",
+        bias.draw(counts, found.bias, found.names),
+    )
+
+
+def eight_classes(about: Subject) -> Drawn:
+    """The schematic of softmax and ArcFace."""
+    yield (
+        "Schematic, not measured: eight classes in the plane. Softmax needs only the right side of each boundary; ArcFace asks for room beside it, measured along the circle.",
+        story.draw(),
+    )
+
+
+FIGURES: dict[str, Callable[[Subject], Drawn]] = {
+    "schematic": eight_classes,
+    "samples": samples,
+    "glance": at_a_glance,
+    "embeddings": embedding_plane,
+    "circle": unit_circle,
+    "sphere": unit_sphere,
+    "sample": one_sample,
+    "angles": angle_histograms,
+    "confidence": confidence_surface,
+    "training": training_curves,
+    "dunn-epochs": dunn_over_epochs,
+    "sweep": scale_sweep,
+    "roc": verification_curves,
+    "confusion": confusion_matrices,
+    "conflicts": conflict_triples,
+    "neighbours": neighbours,
+    "bias": bias_and_frequency,
+}
+
+
+def images_of(about: Subject, part: str) -> Images | None:
+    """The images that embeddings were made of, or nothing where they cannot be had any more."""
+    from arcwise.data.sources import load
+
+    try:
+        return load(about.config.data).part(part)
+    except (ArcwiseError, OSError):
+        return None
+
+
+def pixels_of(images: Images, i: int) -> np.ndarray:
+    """One image."""
+    return np.asarray(images.pixels[np.array([i])])[0]

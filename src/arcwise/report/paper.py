@@ -1,0 +1,114 @@
+"""Returns the report as a PDF, set by Typst."""
+
+from __future__ import annotations
+
+import re
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+from arcwise.errors import ArcwiseError
+from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
+from arcwise.report.page import compiler
+
+SETTINGS = """
+#set document(title: "TITLE")
+#set page(paper: "a4", margin: (x: 2.1cm, y: 2.2cm), numbering: "1", header: context {
+  if counter(page).get().first() > 1 [#set text(8.5pt, fill: gray); TITLE #h(1fr) arcwise] })
+#set text(size: 10.5pt, lang: "en")
+#set par(justify: true, leading: 0.62em)
+#set heading(numbering: "1.1")
+#set math.equation(numbering: "(1)")
+#set figure(gap: 0.7em)
+#show figure.caption: set text(size: 9pt, fill: luma(35%))
+#show figure.caption: set align(left)
+#show figure.where(kind: table): set figure.caption(position: top)
+#show figure.where(kind: table): set block(breakable: true)
+#show heading.where(level: 1): set block(above: 1.6em, below: 0.8em)
+#show raw.where(block: true): block.with(fill: luma(95%), inset: 8pt, radius: 3pt, width: 100%)
+#align(center)[#text(19pt, weight: "bold")[TITLE] \\ #v(0.2em) #text(10pt, fill: luma(35%))[SUBTITLE]]
+#v(1em)
+"""
+
+
+def paper(title: str, subtitle: str, blocks: list[Block], folder: Path) -> bytes:
+    """The PDF; `folder` holds figures/ and animations/."""
+    compiled = compiler()
+    if compiled is None:
+        raise ArcwiseError('a PDF needs typst: pip install "arcwise[report]". Or leave --pdf out.')
+    head = SETTINGS.replace("SUBTITLE", escaped(subtitle)).replace("TITLE", escaped(title))
+    source = head + "\n\n".join(filter(None, (typeset(block) for block in blocks)))
+    beside = folder / ".report.typ"  # Typst finds pictures beside its source
+    try:
+        beside.write_text(source)
+        return bytes(compiled(str(beside), root=str(folder)))
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@singledispatch
+def typeset(block: Any) -> str:
+    """A block in Typst's notation."""
+    raise TypeError(f"no way to set {type(block).__name__}")
+
+
+@typeset.register
+def _(block: Heading) -> str:
+    return f"{'=' * block.level} {escaped(block.text)}"
+
+
+@typeset.register
+def _(block: Paragraph) -> str:
+    return escaped(block.text)
+
+
+@typeset.register
+def _(block: Formula) -> str:
+    return f"{escaped(block.words)}\n$ {block.typst} $"
+
+
+@typeset.register
+def _(block: Rows) -> str:
+    columns = len(block.header)
+    wide = columns > 4
+    align = "(x, y) => if x == 0 { left } else { right }"
+    cells = [f"table.header({', '.join(f'[*{escaped(name)}*]' for name in block.header)})"] if any(block.header) else []
+    for i, row in enumerate(block.rows):
+        cells += [f"[*{escaped(v)}*]" if (i, j) in block.strong else f"[{escaped(v)}]" for j, v in enumerate(row)]
+    sizes = "(" + ", ".join(["1fr"] + ["auto"] * (columns - 1)) + ")" if any(block.header) else "(auto, 1fr)"
+    if not any(block.header):
+        align = "left"
+    table = f"table(columns: {sizes}, align: {align}, stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt), {', '.join(cells)})"
+    return f"#[#set text(size: {'7.6pt' if wide else '8.6pt'})\n#set par(justify: false)\n#figure({table}, caption: [{escaped(block.caption)}])]"
+
+
+@typeset.register
+def _(block: Picture) -> str:
+    return f'#figure(image("{block.file}", width: {100 * block.width:g}%), caption: [{escaped(block.caption)}])'
+
+
+@typeset.register
+def _(block: Film) -> str:
+    words = f"Last frame of {block.file}. {block.caption}"
+    return f'#figure(image("{block.poster}", width: 85%), caption: [{escaped(words)}])'
+
+
+@typeset.register
+def _(block: Code) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", block.text)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}sh\n{block.text}\n{fence}"
+
+
+@typeset.register
+def _(block: Viewer) -> str:
+    return ""
+
+
+def escaped(text: str) -> str:
+    """Text with Typst's own signs made harmless; code words stay code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(
+        part if part.startswith("`") and len(part) > 2 else re.sub(r"([\\#$*_@<>\[\]~`/=+-])", r"\\\1", part)
+        for part in parts
+    )

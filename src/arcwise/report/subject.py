@@ -1,0 +1,140 @@
+"""Returns what a report is about: runs by head and seed, their table, and sweeps or imbalanced runs beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from arcwise.compare.plan import Comparison
+from arcwise.compare.table import Table, table_of
+from arcwise.config import Config
+from arcwise.errors import ArcwiseError
+from arcwise.records import Embeddings, Run
+
+SWEEP_FROM = 9  # a comparison of this many heads or more is shown as a sweep
+NAMES = {
+    "softmax": "softmax", "softmax-bias": "softmax + bias", "normface": "NormFace", "sphereface": "SphereFace",
+    "cosface": "CosFace", "arcface": "ArcFace",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Runs by the label of their head, in the order they were given."""
+
+    runs: dict[str, list[Run]]
+    sweep: dict[str, list[Run]]
+    imbalanced: Run | None
+
+    @cached_property
+    def table(self) -> Table:
+        """Every number of every head over its seeds."""
+        return table_of(self.runs)
+
+    @cached_property
+    def sweep_table(self) -> Table | None:
+        """The same of the sweep, if there is one."""
+        return table_of(self.sweep) if self.sweep else None
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration of the first run; the others differ in head and seed."""
+        return config_of(self.first)
+
+    @property
+    def first(self) -> Run:
+        """The first run of the first head."""
+        return next(iter(self.runs.values()))[0]
+
+    @property
+    def heads(self) -> list[str]:
+        """The labels of the heads."""
+        return list(self.runs)
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the embeddings."""
+        return self.config.model.dim
+
+    def test(self, head: str, seed: int = 0) -> Embeddings:
+        """The test embeddings of one head's run, the first by default."""
+        return self.runs[head][seed].embeddings("test")
+
+    def snapshots(self, head: str, part: str, run: int = 0) -> list[Embeddings]:
+        """The snapshots of a part in the order of the epochs; none where they were not asked for."""
+        folder = self.runs[head][run].path / "embeddings"
+        return [Embeddings.load(path) for path in sorted(folder.glob(f"{part}-epoch-*.safetensors"))]
+
+    def has_snapshots(self, head: str, part: str) -> bool:
+        """Whether the first run of a head kept snapshots of a part."""
+        return any((self.runs[head][0].path / "embeddings").glob(f"{part}-epoch-*.safetensors"))
+
+
+def subject(paths: list[Path]) -> Subject:
+    """What the given runs and comparisons are about, sorted into table, sweep and imbalanced run."""
+    runs: dict[str, list[Run]] = {}
+    sweep: dict[str, list[Run]] = {}
+    imbalanced = None
+    for run, many in found(paths):
+        if not run.finished:
+            raise ArcwiseError(f"{run.path} is not finished. Go on with: {run.resume_command}")
+        config = config_of(run)
+        if config.data.imbalance > 1.0:
+            imbalanced = run
+        else:
+            (sweep if many else runs).setdefault(label(config), []).append(run)
+    if not runs:
+        raise ArcwiseError("there is no finished run to report on beside sweeps: name a run or a comparison as well.")
+    unlike = {
+        (config_of(r).recipe, config_of(r).data.source, config_of(r).model.dim) for many in runs.values() for r in many
+    }
+    if len(unlike) > 1:
+        said = "; ".join(f"{recipe} on {source}, d = {dim}" for recipe, source, dim in sorted(unlike))
+        raise ArcwiseError(f"one report is about one experiment, these are several: {said}. Report on each by itself.")
+    return Subject(runs, sweep, imbalanced)
+
+
+def found(paths: list[Path]):
+    """Every run of the paths, and whether it belongs to a sweep."""
+    for path in paths:
+        if Comparison(path).exists():
+            comparison = Comparison.open(path)
+            by_head = comparison.runs()
+            if not any(by_head.values()):
+                raise ArcwiseError(f"{path} holds no finished run yet. Go on with: {comparison.about.get('command')}")
+            many = len(by_head) >= SWEEP_FROM
+            yield from ((run, many) for runs in by_head.values() for run in runs)
+        else:
+            yield Run.open(path), False
+
+
+def config_of(run: Run) -> Config:
+    """The configuration a run was trained with."""
+    return Config.from_json(json.dumps(run.config))
+
+
+def label(config: Config) -> str:
+    """The head as a person writes it.
+
+    >>> from arcwise.config import HeadConfig
+    >>> label(Config(head=HeadConfig(name="arcface", m=0.5, s=16.0))), label(Config(head=HeadConfig(name="softmax")))
+    ('ArcFace m=0.5 s=16', 'softmax')
+    """
+    head = config.head
+    given = re.findall(r"([a-z_]+)=([^,]+)", head.name.partition(":")[2])
+    given += [(key, f"{value:g}") for key, value in (("m", head.m), ("s", head.s), ("k", head.k)) if value is not None]
+    name = NAMES.get(head.kind, head.kind)
+    return " ".join([name, *(f"{key}={value}" for key, value in sorted(dict(given).items()))])
+
+
+def scale_and_margin(head: str) -> tuple[float, float] | None:
+    """s and m out of a label; NormFace has m = 0, and a linear head neither.
+
+    >>> scale_and_margin("ArcFace m=0.5 s=16"), scale_and_margin("NormFace s=8"), scale_and_margin("softmax")
+    ((16.0, 0.5), (8.0, 0.0), None)
+    """
+    given = dict(re.findall(r"(\w+)=([-\d.]+)", head))
+    return (float(given["s"]), float(given.get("m", 0.0))) if "s" in given else None

@@ -1,0 +1,86 @@
+"""Retrieval: the loop over queries, numbers by hand, pytorch-metric-learning and scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from pytorch_metric_learning.distances import CosineSimilarity
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+from pytorch_metric_learning.utils.inference import CustomKNN
+from sklearn.neighbors import NearestNeighbors
+
+from arcwise.metrics import nearest_neighbour_accuracy, retrieval
+from metrics import definitions
+from metrics.samples import apart, blobs, embeddings, labelled
+
+
+@settings(max_examples=80)
+@given(labelled(dims=(2, 5), pair=True))
+def test_retrieval_is_its_definition(drawn):
+    x, y = drawn
+    for i in range(len(x)):  # scores are float32: nearer ones may change places
+        assume(apart([definitions.cosine(x[i], x[j]) for j in range(len(x)) if j != i], 1e-5))
+    k = tuple(sorted({1, min(3, len(x) - 1), len(x) - 1}))
+    found = retrieval(embeddings(x, y), k=k)
+    recall, r_precision, map_at_r = definitions.retrieval(x, y, k)
+    assert found.recall_at == pytest.approx(recall, abs=1e-12)
+    assert (found.r_precision, found.map_at_r) == pytest.approx((r_precision, map_at_r), abs=1e-12)
+    assert found.queries == sum((y == label).sum() > 1 for label in y)
+
+
+def test_retrieval_of_five_directions_by_hand():
+    # Angles 0 10 35 (class 0), 15 50 (class 1); R = 2 and 1. Neighbours of each, nearest first:
+    #  0: 10 15 35 50  hit miss -> recall@1, R-precision 1/2, MAP@R (1/1)/2
+    # 10: 15  0 35 50  miss hit -> R-precision 1/2, MAP@R (1/2)/2
+    # 35: 50 15 10  0  (15, 20, 25, 35 away) miss miss -> 0, 0
+    # 15: 10  0 35 50  (5, 15, 20, 35 away) miss -> 0, 0, found at rank 4
+    # 50: 35 15 10  0  miss -> 0, 0, found at rank 2
+    theta = np.radians([0, 10, 35, 15, 50])
+    e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1) * [[1], [2], [3], [4], [5]], [0, 0, 0, 1, 1])
+    found = retrieval(e, k=(1, 2, 3, 4))
+    assert found.recall_at == pytest.approx({1: 1 / 5, 2: 3 / 5, 3: 4 / 5, 4: 1.0})
+    assert found.r_precision == pytest.approx((1 / 2 + 1 / 2) / 5)
+    assert found.map_at_r == pytest.approx((1 / 2 + 1 / 4) / 5)
+    assert found.queries == 5 and nearest_neighbour_accuracy(e) == pytest.approx(1 / 5)
+
+
+def test_a_class_of_one_is_ranked_but_asks_nothing():
+    theta = np.radians([0, 20, 5])
+    e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1), [0, 0, 1])
+    found = retrieval(e, k=(1, 2))
+    assert found.queries == 2 and found.recall_at == {1: 0.0, 2: 1.0}
+    assert (found.r_precision, found.map_at_r) == (0.0, 0.0)
+
+
+def test_no_depth_asks_for_no_recall():
+    found = retrieval(blobs([4, 5], 3), k=())
+    assert found.recall_at == {} and found.map_at_r == retrieval(blobs([4, 5], 3), k=(1,)).map_at_r
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_retrieval_is_that_of_pytorch_metric_learning(seed):
+    e = blobs([9, 30, 1, 17, 23], 6, seed=seed)
+    calculator = AccuracyCalculator(
+        include=("precision_at_1", "r_precision", "mean_average_precision_at_r"),
+        k="max_bin_count",
+        device=torch.device("cpu"),
+        knn_func=CustomKNN(CosineSimilarity()),
+    )
+    theirs = calculator.get_accuracy(torch.from_numpy(e.x), torch.from_numpy(e.y))
+    ours = retrieval(e, k=(1,))
+    assert ours.recall_at[1] == pytest.approx(theirs["precision_at_1"], abs=1e-9)
+    assert ours.r_precision == pytest.approx(theirs["r_precision"], abs=1e-9)
+    assert ours.map_at_r == pytest.approx(theirs["mean_average_precision_at_r"], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nearest_neighbours_are_those_of_scikit_learn(seed):
+    e, gallery = blobs([9, 30, 1, 17, 23], 6, seed=seed), blobs([20, 20, 20, 20, 20], 6, seed=seed)
+    itself = NearestNeighbors(n_neighbors=10, metric="cosine").fit(e.x).kneighbors(return_distance=False)
+    hits = e.y[itself] == e.y[:, None]
+    assert nearest_neighbour_accuracy(e) == pytest.approx(hits[:, 0].mean())
+    lone = np.bincount(e.y)[e.y] == 1
+    for k in (1, 5, 10):
+        assert retrieval(e, k=(k,)).recall_at[k] == pytest.approx(hits[~lone, :k].any(axis=1).mean())
+    other = NearestNeighbors(n_neighbors=1, metric="cosine").fit(gallery.x).kneighbors(e.x, return_distance=False)
+    assert nearest_neighbour_accuracy(e, gallery) == pytest.approx((gallery.y[other[:, 0]] == e.y).mean())
