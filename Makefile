@@ -6,7 +6,7 @@ READY := .venv/.ready
 .PHONY: demo test check soak bench docs clean
 
 demo: $(READY)
-	$(BIN)/python examples/first_look.py --out runs/demo
+	$(BIN)/python examples/demo.py --out runs/demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow"

@@ -9,7 +9,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from pytorch_metric_learning.utils.inference import CustomKNN
 from sklearn.neighbors import NearestNeighbors
 
-from arcwise.metrics import nearest_neighbour_accuracy, retrieval
+from arcwise.metrics import conflicts, nearest_neighbour_accuracy, retrieval
 from metrics import definitions
 from metrics.samples import apart, blobs, embeddings, labelled
 
@@ -50,6 +50,28 @@ def test_a_class_of_one_is_ranked_but_asks_nothing():
     found = retrieval(e, k=(1, 2))
     assert found.queries == 2 and found.recall_at == {1: 0.0, 2: 1.0}
     assert (found.r_precision, found.map_at_r) == (0.0, 0.0)
+
+
+def test_neighbours_at_the_smallest_angles_are_told_apart():
+    # 0, 1e-5 and 2e-5 rad against 10, 11 and 12e-5: cosines that differ by 5e-9 at most, less than float32 can tell.
+    theta = np.array([0, 1, 2, 10, 11, 12]) * 1e-5
+    for order in (slice(None), slice(None, None, -1)):
+        e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1)[order], np.array([0, 0, 0, 1, 1, 1])[order])
+        assert nearest_neighbour_accuracy(e) == 1.0
+        assert retrieval(e, k=(1,)) == ({1: 1.0}, 1.0, 1.0, 6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_on_a_crowded_circle_every_measure_finds_the_same_nearest_neighbour(seed):
+    e = blobs([900, 700, 800], 2, seed=seed, apart=0.5)
+    theta = np.arctan2(e.x[:, 1], e.x[:, 0])
+    order = np.argsort(theta)  # the nearest is one of the two beside it
+    gap = np.diff(theta[order], append=theta[order[0]] + 2 * np.pi)
+    nearer = np.where(gap < np.roll(gap, 1), np.roll(order, -1), np.roll(order, 1))
+    truth = (e.y[nearer] == e.y[order]).mean()
+    assert 1.0 - conflicts(e, distance="angle").nearest == pytest.approx(truth, abs=1e-9)
+    assert nearest_neighbour_accuracy(e) == pytest.approx(truth, abs=1e-9)
+    assert retrieval(e, k=(1,)).recall_at[1] == pytest.approx(truth, abs=1e-9)
 
 
 def test_no_depth_asks_for_no_recall():

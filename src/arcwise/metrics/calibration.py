@@ -42,10 +42,13 @@ def threshold_for(pairs: PairScores, far: float) -> Threshold:
     0.855
     """
     far, n = number_in("far", far, 1e-12, 0.5), pairs.impostor.total
-    if far * n < NEEDED:
+    if far * n < NEEDED - 1e-9:
+        power = 10.0 ** math.floor(math.log10(NEEDED / n) - 1) if n else 1.0
+        least = math.ceil(NEEDED / n / power - 1e-9) * power
+        other = f", or ask for FAR {least:.2g}" if least <= 0.5 else ""
         raise ArcwiseError(
             f"{n:,} impostor pairs are too few for FAR {far:g}: a threshold would rest on {far * n:.1f} of them, and "
-            f"it takes {NEEDED}. Bring {math.ceil(NEEDED / far):,} impostor pairs, or ask for FAR {NEEDED / n:.1g}."
+            f"it takes {NEEDED}. Bring {math.ceil(NEEDED / far - 1e-9):,} impostor pairs{other}."
         )
     k = int(far * n + 1e-9)
     value, wide = beyond(pairs.impostor, k), Z95 * math.sqrt(k * (1.0 - far))

@@ -11,7 +11,18 @@ import numpy as np
 from jaxtyping import Float
 
 from arcwise.errors import number_in, one_of
-from arcwise.metrics.rows import Rows, admitted, blocks, by_class, class_means, directions, squared_distances
+from arcwise.metrics.rows import (
+    BLOCK_BYTES,
+    FEW,
+    TILE,
+    Rows,
+    admitted,
+    blocks,
+    by_class,
+    class_means,
+    directions,
+    squared_distances,
+)
 from arcwise.packing import largest_smallest_angle
 from arcwise.records import Embeddings
 
@@ -98,31 +109,29 @@ def all_spreads(
     """The same under several distances; those on the unit sphere rise together, so they share pass and trimming."""
     trim = number_in("trim", trim, 1.0, 100.0, why="It is the percentile of members that are kept.")
     admitted(embeddings, classes=2)
-    x, found = embeddings.x.astype(np.float64), {}
+    found = {}
     for raw in (True, False):
         wanted = [name for name in distances if (name == "euclidean") == raw]
         if wanted:
-            rows = trimmed(by_class(x if raw else directions(x), embeddings.y), trim)
-            pairs = extremes(rows)
-            found |= {name: assembled(rows, pairs, name, trim) for name in wanted}
+            rows = trimmed(by_class(embeddings.x, embeddings.y, unit=not raw), trim)
+            nearest, diameter = nearest_members(rows), diameters(rows)
+            found |= {name: assembled(rows, nearest, diameter, distance=name, trim=trim) for name in wanted}
     return found
 
 
-def assembled(rows: Rows, pairs: Extremes, distance: str, trim: float) -> Spreads:
+def assembled(rows: Rows, nearest: Nearest, diameter: np.ndarray, *, distance: str, trim: float) -> Spreads:
     """The parts under one distance, from the rows that are kept and their extreme pairs."""
     centres = centroids(rows, distance)
-    to_centre = pair_distance(rows.x, centres[rows.owner], distance)
-    apart = squared_distances(centres, centres)
+    to_centre = [pair_distance(rows.part(members), centres[i], distance) for i, members in rows.classes()]
+    near = centres - centres.mean(axis=0)
+    apart = squared_distances(near, near)
     np.fill_diagonal(apart, np.inf)
     i, j = np.unravel_index(int(apart.argmin()), apart.shape)
-    a, b = pairs.nearest_pair
     return Spreads(
-        distance=distance, trim=trim, kept=len(rows.x), nearest=float(measured(pairs.nearest, distance)),
-        nearest_pair=(int(rows.labels[a]), int(rows.labels[b])),
-        centroid=float(pair_distance(centres[i], centres[j], distance)),
-        centroid_pair=(int(rows.labels[i]), int(rows.labels[j])), diameter=measured(pairs.diameter, distance),
-        radius=np.maximum.reduceat(to_centre, rows.starts[:-1]),
-        mean=np.add.reduceat(to_centre, rows.starts[:-1]) / rows.sizes,
+        distance=distance, trim=trim, kept=len(rows.x), nearest=float(measured(nearest.squared, distance)),
+        nearest_pair=nearest.classes, centroid=float(pair_distance(centres[i], centres[j], distance)),
+        centroid_pair=(int(rows.labels[i]), int(rows.labels[j])), diameter=measured(diameter, distance),
+        radius=np.array([far.max() for far in to_centre]), mean=np.array([far.mean() for far in to_centre]),
     )  # fmt: skip
 
 
@@ -133,15 +142,21 @@ def trimmed(rows: Rows, percent: float) -> Rows:
     """
     if percent == 100.0:
         return rows
-    far = pair_distance(rows.x, class_means(rows)[rows.owner], "euclidean")
-    keep = np.concatenate([far[members] <= np.percentile(far[members], percent) for _, members in rows.classes()])
-    return by_class(rows.x[keep], rows.labels[rows.owner[keep]])
+    means, keep = class_means(rows), []
+    for i, members in rows.classes():
+        far = pair_distance(rows.part(members), means[i], "euclidean")
+        keep.append(far <= np.percentile(far, percent) * (1.0 + 1e-9))  # equal distances stay together
+    kept = np.concatenate(keep)
+    return by_class(rows.x[kept], rows.labels[rows.owner[kept]], unit=rows.unit)
 
 
 def centroids(rows: Rows, distance: str) -> Float[np.ndarray, "c d"]:
     """The mean of each class, of unit length where only directions count."""
     means = class_means(rows)
-    return directions(means, "the mean of class") if distance in ("cosine", "angle") else means
+    if distance not in ("cosine", "angle"):
+        return means
+    one = np.isclose(np.linalg.norm(means, axis=1), 1.0, rtol=0.0, atol=1e-15)  # of equal rows: is a direction already
+    return np.where(one[:, None], means, directions(means, "the mean of class", rows.labels))
 
 
 def measured(squared: np.ndarray | float, distance: str) -> np.ndarray:
@@ -158,32 +173,46 @@ def pair_distance(a: np.ndarray, b: np.ndarray, distance: str) -> np.ndarray:
     return measured((difference * difference).sum(axis=-1), distance)
 
 
-class Extremes(NamedTuple):
-    """The closest two members of different classes and the farthest two of each class, by squared distance."""
+class Nearest(NamedTuple):
+    """The closest two members of different classes: their squared distance and their classes."""
 
-    nearest: float
-    nearest_pair: tuple[int, int]
-    diameter: Float[np.ndarray, " c"]
+    squared: float
+    classes: tuple[int, int]
 
 
-def extremes(rows: Rows) -> Extremes:
-    """One pass over all pairs, each seen once: found by matrix products, then measured from their differences."""
-    x = rows.x - rows.x.mean(axis=0)
-    n, closest, pair = len(x), math.inf, (0, 0)
-    diameter = np.zeros(len(rows.labels))
+def nearest_members(rows: Rows) -> Nearest:
+    """One pass over all pairs in tiles, each pair seen once: found by products, then measured from the difference."""
+    middle, owner, n = rough_mean(rows), rows.owner, len(rows.x)
+    found = Nearest(math.inf, (0, 0))
+    for a in range(0, n, TILE):
+        left = rows.part(slice(a, a + TILE)) - middle
+        for b in range(a, n, 2 * TILE):
+            right = rows.part(slice(b, b + 2 * TILE)) - middle
+            squared = squared_distances(left, right)
+            if owner[b] <= owner[min(a + TILE, n) - 1]:  # the tile meets the diagonal's classes
+                squared[owner[a : a + TILE, None] == owner[b : b + 2 * TILE]] = np.inf
+            i, j = np.unravel_index(int(squared.argmin()), squared.shape)
+            if squared[i, j] < np.inf and (here := square(left[i] - right[j])) < found.squared:
+                found = Nearest(here, (int(rows.labels[owner[a + i]]), int(rows.labels[owner[b + j]])))
+    return found
+
+
+def rough_mean(rows: Rows) -> Float[np.ndarray, " d"]:
+    """The mean of at most some thousand rows: near enough to the middle to keep digits."""
+    return rows.part(slice(0, None, max(1, len(rows.x) // TILE))).mean(axis=0)
+
+
+def diameters(rows: Rows) -> Float[np.ndarray, " c"]:
+    """The largest squared distance within each class, around the class's own mean."""
+    found = np.zeros(len(rows.labels))
     for i, members in rows.classes():
-        for part in blocks(members.stop - members.start, n - members.start):
-            some = slice(members.start + part.start, members.start + part.stop)
-            squared = squared_distances(x[some], x[some.start :])
-            inside, outside = squared[:, : members.stop - some.start], squared[:, members.stop - some.start :]
-            a, b = np.unravel_index(int(inside.argmax()), inside.shape)
-            diameter[i] = max(diameter[i], square(x[some.start + a] - x[some.start + b]))
-            if outside.size:
-                a, b = np.unravel_index(int(outside.argmin()), outside.shape)
-                here = square(x[some.start + a] - x[members.stop + b])
-                if here < closest:
-                    closest, pair = here, (i, int(np.searchsorted(rows.starts, members.stop + b, "right")) - 1)
-    return Extremes(closest, pair, diameter)
+        x = rows.part(members)
+        x = x - x.mean(axis=0)
+        for part in blocks(len(x), len(x)):
+            squared = squared_distances(x[part], x[part.start :])
+            a, b = np.unravel_index(int(squared.argmax()), squared.shape)
+            found[i] = max(found[i], square(x[part.start + a] - x[part.start + b]))
+    return found
 
 
 def square(v: Float[np.ndarray, " d"]) -> float:
@@ -208,10 +237,9 @@ def silhouette(embeddings: Embeddings, *, distance: Distance = "euclidean") -> f
     """
     one_of("distance", distance, DISTANCES)
     admitted(embeddings, classes=2)
-    x = embeddings.x.astype(np.float64)
-    rows = by_class(x if distance == "euclidean" else directions(x), embeddings.y)
+    rows = by_class(embeddings.x, embeddings.y, unit=distance != "euclidean")
     means = mean_distances(rows, distance)
-    size, owner, here = rows.sizes, rows.owner, np.arange(len(x))
+    size, owner, here = rows.sizes, rows.owner, np.arange(len(rows.x))
     alone = size[owner] == 1
     own = means[here, owner] * size[owner] / np.maximum(size[owner] - 1, 1)
     means[here, owner] = np.inf
@@ -226,15 +254,29 @@ def mean_distances(rows: Rows, distance: str) -> Float[np.ndarray, "n c"]:
 
     Cosine needs no pairs: the mean of 1 - cos is 1 - cos to the mean.
     """
+    x = rows.part()
     if distance == "cosine":
-        return 1.0 - rows.x @ class_means(rows).T
-    x = rows.x - rows.x.mean(axis=0)
-    out = np.empty((len(x), len(rows.labels)))
+        mean = 1.0 - x @ class_means(rows).T
+        return np.where(mean < 64 * np.finfo(float).eps, 0.0, mean)
+    x -= x.mean(axis=0)
+    out, size = np.empty((len(x), len(rows.labels))), np.einsum("nd,nd->n", x, x)
     for part in blocks(len(x), len(x)):
-        far = measured(squared_distances(x[part], x), distance)
+        squared = squared_distances(x[part], x)
+        if x.shape[1] > FEW:
+            mend_close(squared, x[part], x, size[part, None] + size)
+        far = measured(squared, distance)
         far[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = 0.0
         out[part] = np.add.reduceat(far, rows.starts[:-1], axis=1) / rows.sizes
     return out
+
+
+def mend_close(squared: np.ndarray, a: np.ndarray, b: np.ndarray, size: np.ndarray) -> None:
+    """Takes the distances of pairs that are close for their distance from the origin again, from their differences."""
+    i, j = np.nonzero(squared < 1e-10 * size)
+    step = max(1, BLOCK_BYTES // (8 * a.shape[1]))
+    for k in range(0, len(i), step):
+        some = slice(k, k + step)
+        squared[i[some], j[some]] = np.square(a[i[some]] - b[j[some]]).sum(axis=1)
 
 
 def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:
@@ -249,11 +291,9 @@ def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") 
     """
     one_of("distance", distance, DISTANCES)
     admitted(embeddings, classes=2)
-    x = embeddings.x.astype(np.float64)
-    rows = by_class(x if distance == "euclidean" else directions(x), embeddings.y)
+    rows = by_class(embeddings.x, embeddings.y, unit=distance != "euclidean")
     centres = centroids(rows, distance)
-    to_centre = pair_distance(rows.x, centres[rows.owner], distance)
-    inside = np.add.reduceat(to_centre, rows.starts[:-1]) / rows.sizes
+    inside = np.array([pair_distance(rows.part(some), centres[i], distance).mean() for i, some in rows.classes()])
     worst = np.zeros(len(centres))
     for i, centre in enumerate(centres):
         apart, both = pair_distance(centre, centres, distance), inside + inside[i]
@@ -272,13 +312,13 @@ def class_angles(embeddings: Embeddings) -> Angles:
     '90 of 180 degrees'
     """
     admitted(embeddings, classes=2)
-    rows = by_class(directions(embeddings.x.astype(np.float64)), embeddings.y)
+    rows = by_class(embeddings.x, embeddings.y, unit=True)
     centres = centroids(rows, "angle")
-    own = pair_distance(rows.x, centres[rows.owner], "angle")
+    own = [pair_distance(rows.part(some), centres[i], "angle") for i, some in rows.classes()]
     closest, pair, mean = between_angles(centres)
     best = best_angle(len(centres), embeddings.dim)
     return Angles(
-        own=float(own.mean()), own_per_class=np.add.reduceat(own, rows.starts[:-1]) / rows.sizes, closest=closest,
+        own=float(np.concatenate(own).mean()), own_per_class=np.array([far.mean() for far in own]), closest=closest,
         closest_pair=(int(rows.labels[pair[0]]), int(rows.labels[pair[1]])), mean_between=mean,
         best_possible=best, packing=quotient(closest, best),
     )  # fmt: skip

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from arcwise.errors import count_at_least, one_of
+from arcwise.errors import ArcwiseError, count_at_least, one_of
 from arcwise.metrics.clusters import DISTANCES, pair_distance
-from arcwise.metrics.rows import Rows, admitted, blocks, by_class, directions, squared_distances
+from arcwise.metrics.rows import Rows, admitted, blocks, by_class, squared_distances
 from arcwise.records import Embeddings
 
 
@@ -61,18 +61,20 @@ def conflicts(
     """
     one_of("distance", distance, DISTANCES)
     admitted(embeddings, classes=2)
-    x = embeddings.x.astype(np.float64)
-    rows = by_class(x if distance == "euclidean" else directions(x), embeddings.y)
-    may = np.ones(len(x), bool) if correct is None else np.asarray(correct, bool)
+    rows, n = by_class(embeddings.x, embeddings.y, unit=distance != "euclidean"), len(embeddings.x)
+    if correct is not None and len(correct) != n:
+        raise ArcwiseError(f"correct must say of each of the {n} rows whether it may be an anchor, got {len(correct)}.")
+    may = np.ones(n, bool) if correct is None else np.asarray(correct, bool)
     anchors = np.flatnonzero(may[rows.order] & (rows.sizes[rows.owner] > 1))
     if len(anchors) > count_at_least("limit", limit, 1):
         anchors = np.sort(np.random.default_rng(seed).choice(anchors, limit, replace=False))
     if not len(anchors):
         return Conflicts(distance=distance, n_anchors=0, triples=0.0, anchors=0.0, nearest=0.0, worst=())
-    each = per_anchor(rows, anchors)
-    total = (rows.sizes[rows.owner[anchors]] - 1) * (len(x) - rows.sizes[rows.owner[anchors]])
+    x = rows.part()
+    each = per_anchor(rows, x - x.mean(axis=0), anchors)
+    total = (rows.sizes[rows.owner[anchors]] - 1) * (n - rows.sizes[rows.owner[anchors]])
     farthest, nearest_other, nearest_own = (
-        pair_distance(rows.x[anchors], rows.x[each[name]], distance) for name in ("farthest", "other", "own")
+        pair_distance(x[anchors], x[each[name]], distance) for name in ("farthest", "other", "own")
     )
     excess = farthest - nearest_other
     top = np.argsort(-excess, kind="stable")[:worst]
@@ -91,12 +93,12 @@ def conflicts(
     )  # fmt: skip
 
 
-def per_anchor(rows: Rows, anchors: Int[np.ndarray, " a"]) -> dict[str, Int[np.ndarray, " a"]]:
+def per_anchor(rows: Rows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dict[str, Int[np.ndarray, " a"]]:
     """For each anchor: its conflicts, and the rows of its farthest own, nearest own and nearest other sample.
 
     Every distance rises with the squared Euclidean one, so that alone is compared.
     """
-    x = rows.x - rows.x.mean(axis=0)
+    size = np.einsum("nd,nd->n", x, x)
     found = {name: np.zeros(len(anchors), np.int64) for name in ("count", "farthest", "own", "other")}
     for part in blocks(len(anchors), len(x)):
         squared = squared_distances(x[anchors[part]], x)
@@ -112,6 +114,7 @@ def per_anchor(rows: Rows, anchors: Int[np.ndarray, " a"]) -> dict[str, Int[np.n
             others = np.concatenate((row[:start], row[stop:]))
             first = int(others.argmin())
             found["other"][i] = first if first < start else first + stop - start
-            close = others[others < ranked[-1]]  # nearly always few
-            found["count"][i] = (len(ranked) - np.searchsorted(ranked, close, "right")).sum()
+            same = 64 * np.finfo(float).eps * (size[a] + size.max())  # nearer than this is equal, rounded twice
+            close = others[others + same < ranked[-1]]  # nearly always few
+            found["count"][i] = (len(ranked) - np.searchsorted(ranked, close + same, "right")).sum()
     return found

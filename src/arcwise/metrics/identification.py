@@ -51,6 +51,10 @@ def centre_logits(embeddings: Embeddings, rows: slice | np.ndarray = slice(None)
 def centre_cosines(x: Float[np.ndarray, "n d"], w: np.ndarray) -> Float[np.ndarray, "n c"]:
     """The cosine of each row to each centre, the largest of its sub-centres."""
     c, k = w.shape[0], 1 if w.ndim == 2 else w.shape[1]
+    if x.shape[1] != w.shape[-1]:
+        raise ArcwiseError(
+            f"embeddings of dimension {x.shape[1]} cannot be compared with centres of dimension {w.shape[-1]}."
+        )
     flat = directions(w.astype(np.float64).reshape(c * k, -1), "centre")
     return (directions(x) @ flat.T).reshape(len(x), c, k).max(axis=2)
 
@@ -104,13 +108,17 @@ def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | N
     1.0
     """
     admitted(embeddings)
-    x = directions(embeddings.x).astype(np.float32)
-    among = x if reference is None else directions(admitted(reference).x).astype(np.float32)
+    x = directions(embeddings.x.astype(np.float64))
+    among = x if reference is None else directions(admitted(reference).x.astype(np.float64))
     labels = embeddings.y if reference is None else reference.y
     if len(among) < 2 and reference is None:
         raise ArcwiseError("one sample has no neighbour.")
+    if x.shape[1] != among.shape[1]:
+        raise ArcwiseError(
+            f"embeddings of dimension {x.shape[1]} cannot be compared with others of dimension {among.shape[1]}."
+        )
     right = 0
-    for part in blocks(len(x), len(among), 4):
+    for part in blocks(len(x), len(among)):
         cos = x[part] @ among.T
         if reference is None:
             cos[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = -np.inf
@@ -124,7 +132,7 @@ def confusion(y: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"], classe
     >>> confusion(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
     [[1, 0], [1, 1]]
     """
-    return np.bincount(y * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    return np.bincount(y.astype(np.int64) * classes + predicted, minlength=classes * classes).reshape(classes, classes)
 
 
 def class_table(matrix: Int[np.ndarray, "c c"], names: tuple[str, ...]) -> list[ClassRow]:
@@ -143,8 +151,8 @@ def class_table(matrix: Int[np.ndarray, "c c"], names: tuple[str, ...]) -> list[
 
 def mean_centres(embeddings: Embeddings) -> Float[np.ndarray, "c d"]:
     """The direction of each class's mean direction, in the order of the class numbers that occur."""
-    rows = by_class(directions(admitted(embeddings).x.astype(np.float64)), embeddings.y)
-    return directions(class_means(rows), "the mean of class")
+    rows = by_class(admitted(embeddings).x, embeddings.y, unit=True)
+    return directions(class_means(rows), "the mean of class", rows.labels)
 
 
 def right(embeddings: Embeddings) -> Bool[np.ndarray, " n"]:

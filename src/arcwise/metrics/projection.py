@@ -56,5 +56,6 @@ def principal(x: np.ndarray, dim: int, centres: np.ndarray | None) -> Projection
     axes = vectors[:, ::-1][:, :dim]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     share = values[::-1][:dim].sum() / max(values.sum(), 1e-300)
+    axes = np.pad(axes, ((0, 0), (0, dim - axes.shape[1])))
     told = f"PCA, {dim} of {x.shape[1]} dimensions, {share:.0%} of the variance"
     return Projection((x - mean) @ axes, told, None if centres is None else (centres - mean) @ axes)

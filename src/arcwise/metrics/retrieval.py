@@ -31,7 +31,7 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
     >>> retrieval(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")), k=(1,)).map_at_r
     1.0
     """
-    rows = by_class(directions(admitted(embeddings).x).astype(np.float32), embeddings.y)
+    rows = by_class(directions(admitted(embeddings).x.astype(np.float64)), embeddings.y)
     n, wanted = len(rows.x), rows.sizes[rows.owner] - 1
     queries = np.flatnonzero(wanted > 0)
     if not len(queries):
@@ -39,11 +39,11 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
     for depth in k:
         count_in("k", depth, 1, n - 1)
     owner, sums = rows.owner, np.zeros(2 + len(k))
-    for part in blocks(len(queries), n, 4):
+    for part in blocks(len(queries), n):
         some = queries[part]
         cos = rows.x[some] @ rows.x.T
         cos[np.arange(len(some)), some] = -np.inf
-        hits = ranked_hits(cos, owner, owner[some], max(*k, int(wanted[some].max())))
+        hits = ranked_hits(cos, owner, owner[some], max((*k, int(wanted[some].max()))))
         sums += block_sums(hits, wanted[some], k)
     means = (sums / len(queries)).tolist()
     return Retrieval(dict(zip(k, means[2:], strict=True)), means[0], means[1], len(queries))

@@ -12,15 +12,26 @@ from arcwise.errors import ArcwiseError
 from arcwise.records import Embeddings
 
 BLOCK_BYTES = 48 * 2**20  # of one block of distances
+TILE = 2048  # rows and columns of a tile of distances
+FEW = 4  # dimensions in which differences are as quick as a product
 
 
 class Rows(NamedTuple):
-    """Rows sorted by class: class `labels[i]` is rows starts[i] to starts[i + 1]; `order` leads back."""
+    """Rows sorted by class: class `labels[i]` is rows starts[i] to starts[i + 1]; `order` leads back.
+
+    They are kept as they came; `part` gives some of them in float64, divided by their lengths where `unit` says so.
+    """
 
     x: Float[np.ndarray, "n d"]
     starts: Int[np.ndarray, " starts"]
     labels: Int[np.ndarray, " c"]
     order: Int[np.ndarray, " n"]
+    unit: bool
+
+    def part(self, some: slice = slice(None)) -> Float[np.ndarray, "m d"]:
+        """Some rows in float64, their directions where only those count."""
+        x = self.x[some].astype(np.float64)
+        return directions(x) if self.unit else x
 
     @property
     def sizes(self) -> Int[np.ndarray, " c"]:
@@ -55,25 +66,41 @@ def admitted(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
     return embeddings
 
 
-def directions(x: Float[np.ndarray, "n d"], what: str = "row") -> Float[np.ndarray, "n d"]:
-    """x/|x| row by row, in the precision of x.
+def directions(
+    x: Float[np.ndarray, "n d"], what: str = "row", names: Int[np.ndarray, " n"] | None = None
+) -> Float[np.ndarray, "n d"]:
+    """x/|x| row by row, in the precision of x, but at least float32.
 
     >>> directions(np.array([[3.0, 4.0]])).tolist()
     [[0.6, 0.8]]
     """
-    scale = np.abs(x).max(axis=1, keepdims=True, initial=0.0)
-    if not (scale > 0.0).all():
-        where = int(np.flatnonzero(scale[:, 0] == 0.0)[0])
-        raise ArcwiseError(f"{what} {where} has length 0 and so no direction: angles and cosines need one.")
-    x = x / scale  # squares of very long or very short rows stay in range
+    refuse_without_direction(x, what, names)
+    x = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
+    x = x / np.abs(x).max(axis=1, keepdims=True)  # squares of very long or very short rows stay in range
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]) -> Rows:
-    """The rows sorted by class, those of one class in their old order."""
+def refuse_without_direction(
+    x: Float[np.ndarray, "n d"], what: str = "row", names: Int[np.ndarray, " n"] | None = None
+) -> None:
+    """Raises where a row is 0 or not finite."""
+    scale = np.maximum(x.max(axis=1, initial=0.0), -x.min(axis=1, initial=0.0))
+    for bad, why in (
+        (~np.isfinite(scale), "is not finite. Leave it out, or train again."),
+        (scale == 0.0, "has length 0 and so no direction: angles and cosines need one."),
+    ):
+        if bad.any():
+            where = int(bad.argmax())
+            raise ArcwiseError(f"{what} {where if names is None else int(names[where])} {why}")
+
+
+def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, unit: bool = False) -> Rows:
+    """The rows sorted by class, those of one class in their old order; `unit` takes their directions."""
     order = np.argsort(y, kind="stable")
     labels, starts = np.unique(y[order], return_index=True)
-    return Rows(np.ascontiguousarray(x[order]), np.append(starts, len(y)), labels, order)
+    if unit:
+        refuse_without_direction(x)
+    return Rows(x[order], np.append(starts, len(y)), labels, order, unit)
 
 
 def blocks(n: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
@@ -84,12 +111,25 @@ def blocks(n: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
 
 
 def class_means(rows: Rows) -> Float[np.ndarray, "c d"]:
-    """The mean of each class."""
-    return np.add.reduceat(rows.x, rows.starts[:-1], axis=0) / rows.sizes[:, None]
+    """The mean of each class; that of equal rows is the row, to the last bit."""
+    means = np.empty((len(rows.labels), rows.x.shape[1]))
+    for i, members in rows.classes():
+        here = rows.part(members)
+        means[i] = here[0] if (here == here[0]).all() else here.mean(axis=0)
+    return means
 
 
 def squared_distances(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "n k"]:
-    """|a_i - b_j|^2 by one matrix product; bring both near the origin first, where it loses the least."""
+    """|a_i - b_j|^2: from differences in few dimensions, else by one matrix product.
+
+    The product loses digits of what is close together far from the origin: bring both near it first.
+    """
+    if a.shape[1] <= FEW:
+        out = np.zeros((len(a), len(b)))
+        for u, v in zip(a.T, b.T, strict=True):
+            difference = u[:, None] - v
+            out += np.square(difference, out=difference)
+        return out
     out = a @ b.T
     out *= -2.0
     out += np.einsum("nd,nd->n", a, a)[:, None]

@@ -46,8 +46,7 @@ def spread(values: list[float]) -> Spread:
     """
     found = np.asarray(values, np.float64)
     if not len(found) or not np.isfinite(found).all():
-        finite = found[np.isfinite(found)]
-        mean = math.inf if len(found) and len(finite) < len(found) else math.nan
+        mean = float(found.mean()) if len(found) else math.nan
         return Spread(
             mean, math.nan, float(found.min(initial=math.inf)), float(found.max(initial=-math.inf)), len(found)
         )

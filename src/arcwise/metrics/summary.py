@@ -133,9 +133,10 @@ def unseen_numbers(test: Embeddings, unseen: Embeddings) -> dict[str, float]:
         out |= {f"open-dir-{fpr:g}": openset.detection_rate(test, unseen, fpr).rate for fpr in FPRS}
     if len(np.unique(unseen.y)) > 1:
         out |= pair_numbers("unseen", unseen)
-        ranked = retrieval(unseen, k=(1,))
-        out |= {"unseen-recall-1": ranked.recall_at[1], "unseen-map-r": ranked.map_at_r}
-        out["unseen-r-precision"] = ranked.r_precision
+        if np.bincount(unseen.y).max() > 1:
+            ranked = retrieval(unseen, k=(1,))
+            out |= {"unseen-recall-1": ranked.recall_at[1], "unseen-map-r": ranked.map_at_r}
+            out["unseen-r-precision"] = ranked.r_precision
         out |= {f"unseen-{name}": value for name, value in dunn_indices(unseen).items()}
     return out
 

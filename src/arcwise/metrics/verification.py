@@ -141,7 +141,7 @@ def counted(rows: Rows) -> PairScores:
     same, other = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
     for own, rest in class_blocks(rows):
         for counts, scores in ((same, own), (other, rest.ravel())):
-            bins = ((scores + np.float32(1.0)) * np.float32(BINS / 2)).astype(np.int32)
+            bins = np.floor(scores * np.float32(BINS / 2)).astype(np.int32) + BINS // 2
             counts += np.bincount(np.minimum(bins, BINS - 1, out=bins), minlength=BINS)
     edges = (np.arange(BINS) * WIDTH - 1.0).astype(np.float32)
     return PairScores(genuine=Scores(value=edges, count=same), impostor=Scores(value=edges, count=other), width=WIDTH)
@@ -184,9 +184,9 @@ def roc(pairs: PairScores, *, points: int = 400) -> Roc:
 
 def beyond(scores: Scores, k: int) -> float:
     """The lowest threshold that at most k of the scores reach."""
-    top = scores.ranked(k)
     if k >= scores.total:
-        return top
+        return -np.inf
+    top = scores.ranked(k)
     if scores.count is None:
         return float(np.nextafter(scores.value.dtype.type(top), scores.value.dtype.type(np.inf)))
     return top + WIDTH
@@ -260,6 +260,8 @@ def fold_accuracy(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"], 
     same = np.asarray(same, bool)
     if len(score) != len(same) or len(score) < count_at_least("folds", folds, 2):
         raise ArcwiseError(f"{folds} folds need at least as many pairs, each with its answer; got {len(score)}.")
+    if not np.isfinite(score).all():
+        raise ArcwiseError(f"score {int(np.flatnonzero(~np.isfinite(score))[0])} is not finite.")
     accuracy, thresholds = [], []
     for held in np.array_split(np.arange(len(score)), folds):
         rest = np.setdiff1d(np.arange(len(score)), held)
@@ -278,4 +280,7 @@ def best_threshold(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"])
     best = int(right.argmax())
     if best == 0:
         return float(score[0])
-    return float(np.nextafter(score[-1], np.inf) if best == len(score) else (score[best - 1] + score[best]) / 2.0)
+    if best == len(score):
+        return float(np.nextafter(score[-1], np.inf))
+    middle = (score[best - 1] + score[best]) / 2.0
+    return float(middle if middle > score[best - 1] else score[best])

@@ -32,7 +32,7 @@ def mnist5_2d() -> Config:
     return Config(
         data=DataConfig(source="mnist[0-4]", unseen="5-9"),
         model=ModelConfig(backbone="simple_cnn", dim=2),
-        head=HeadConfig(name="arcface", m=0.5, s=16.0),
+        head=HeadConfig(name="arcface", m=0.5, s=4.0),  # five classes in two dimensions: see s and m in docs/results.md
         train=TrainConfig(epochs=20, batch=128, optimiser="adamw", lr=2e-3, weight_decay=1e-4),
     )
 

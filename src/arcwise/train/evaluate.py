@@ -7,26 +7,16 @@ from typing import Any
 
 import torch
 
-from arcwise.data import Images
-from arcwise.embed import embed
 from arcwise.heads import Head, LinearHead
-from arcwise.model import Embedder
 from arcwise.records import Embeddings
 from arcwise.sphere import angle
 
 BLOCK = 4096
 
 
-def evaluate(
-    model: Embedder, head: Head | LinearHead, images: Images, *, mirror: bool = False, amp: bool = False
-) -> dict[str, float]:
-    """Accuracy, loss, mean angles (radians) to the own and the nearest other centre; no margin but in the loss."""
-    return judged(head, embed(model, images, mirror=mirror, amp=amp))
-
-
 @torch.no_grad()
 def judged(head: Head | LinearHead, embeddings: Embeddings) -> dict[str, float]:
-    """The same from embeddings that are there already."""
+    """Accuracy, loss, mean angles (radians) to the own and the nearest other centre; no margin but in the loss."""
     sums = torch.zeros(4, dtype=torch.float64)
     device = head.weight.device
     x, y = torch.from_numpy(embeddings.x), torch.from_numpy(embeddings.y)

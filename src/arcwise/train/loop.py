@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from arcwise.config import Config
 from arcwise.data import Batch, Loader, Splits, load
 from arcwise.data.samplers import order, stream
-from arcwise.embed import has_bf16
+from arcwise.embed import embed, has_bf16
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head
 from arcwise.model import Embedder
-from arcwise.records import Run
+from arcwise.records import Embeddings, Run
 from arcwise.train import checkpoint, finite, results
 from arcwise.train.checkpoint import Progress
 from arcwise.train.device import chosen_device, current, device_name, fast_products
-from arcwise.train.evaluate import evaluate
+from arcwise.train.evaluate import judged
 from arcwise.train.journal import Journal, Listener
 from arcwise.train.optim import Average, optimiser
 from arcwise.train.recording import Recording
@@ -291,17 +291,19 @@ class Trainer:
         """Snapshots and evaluation; the best model so far is kept where training may stop early."""
         self.refuse_bad_numbers()
         paused, config = time.monotonic(), self.config.train
-        self.snapshot(epoch)
-        if epoch % config.evaluate_every == 0 or epoch == config.epochs:
-            self.evaluate(epoch)
+        due = epoch % config.evaluate_every == 0 or epoch == config.epochs
+        known = self.evaluate(epoch) if due else {}
+        self.snapshot(epoch, {} if self.amp or config.mirror else known)  # those are as exact as can be
         self.enter_epoch(epoch)
         self.tally.pause(time.monotonic() - paused)  # the journal's speed is that of training
 
-    def evaluate(self, epoch: int) -> None:
-        """One evaluation on the validation images, or on the test images where there are none."""
+    def evaluate(self, epoch: int) -> dict[str, Embeddings]:
+        """The embeddings of the validation images (of the test images where there are none), judged in the journal."""
         config, progress = self.config.train, self.progress
         part = "validation" if self.splits.validation is not None else "test"
-        found = evaluate(*results.pair(self.final), self.splits.parts[part], mirror=config.mirror, amp=self.amp)
+        model, head = results.pair(self.final)
+        embeddings = embed(model, self.splits.parts[part], mirror=config.mirror, amp=self.amp)
+        found = judged(head, embeddings)
         self.journal.write("evaluation", step=progress.step, epoch=epoch, part=part, **found)
         if found["accuracy"] > progress.best:
             progress.best, progress.best_epoch = found["accuracy"], epoch
@@ -309,11 +311,12 @@ class Trainer:
                 results.keep_best(self.run, self.final, epoch)
         elif config.patience and epoch - progress.best_epoch >= config.patience:
             progress.stopped = True
+        return {part: embeddings}
 
-    def snapshot(self, epoch: int) -> None:
+    def snapshot(self, epoch: int, known: dict[str, Embeddings] | None = None) -> None:
         """Embeddings of some images after an epoch, where asked for."""
         if self.config.train.snapshots:
-            results.snapshot(self.run, self.final, self.splits, epoch, self.origin)
+            results.snapshot(self.run, self.final, self.splits, epoch, self.origin, known or {})
 
     # ------------------------------------------------------------------------------------ saving
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -13,10 +12,10 @@ from arcwise.data import Splits
 from arcwise.embed import embed
 from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder, packed, read_weights, some_rows
-from arcwise.records import Run, write
+from arcwise.records import Embeddings, Run, write
 from arcwise.train.evaluate import judged, with_prototypes
 
-SNAPSHOT = 5_000  # points of a split that are kept of each epoch
+SNAPSHOT, OF_TRAINING = 5_000, 2_000  # points of a split that are kept of each epoch
 
 
 def pair(both: nn.Module) -> tuple[Embedder, Head | LinearHead]:
@@ -24,13 +23,20 @@ def pair(both: nn.Module) -> tuple[Embedder, Head | LinearHead]:
     return both["embedder"], both["head"]  # type: ignore[index, return-value]
 
 
-def snapshot(run: Run, both: nn.Module, splits: Splits, epoch: int, origin: dict[str, Any]) -> None:
-    """Embeddings of some images of every split after an epoch, for animations, in half precision."""
+def snapshot(
+    run: Run, both: nn.Module, splits: Splits, epoch: int, origin: dict[str, Any], known: dict[str, Embeddings]
+) -> None:
+    """Embeddings of some images of every split after an epoch, for animations, in half precision.
+
+    `known` holds those of whole splits that are there already.
+    """
     model, head = pair(both)
     for part, images in splits.parts.items():
         if part != "unseen":
-            rows = some_rows(len(images), SNAPSHOT)
-            found = replace(embed(model, images.take(rows)), index=rows)
+            rows = some_rows(len(images), OF_TRAINING if part == "train" else SNAPSHOT)
+            whole = known.get(part)
+            x = embed(model, images.take(rows)).x if whole is None else whole.x[rows]
+            found = Embeddings(x=x, y=images.y[rows], names=images.names, index=rows)
             about = {"part": part, "epoch": epoch, **origin, **judged(head, found)}
             path = run.path / "embeddings" / f"{part}-epoch-{epoch:03d}.safetensors"
             with_prototypes(found, head, about).save(path, half=True)

@@ -9,7 +9,7 @@ from types import FrameType
 from arcwise.errors import ArcwiseError
 
 
-class Interrupted(ArcwiseError):
+class Interrupted(ArcwiseError):  # noqa: N818
     """Training was asked to stop, and saved first. `signum` says how it was asked."""
 
     def __init__(self, message: str, signum: int):
