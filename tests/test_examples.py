@@ -7,36 +7,42 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "examples" / "first_look.py"
 
 
-def first_look(*arguments):
+def run(*arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, env=environment)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT)
 
 
-def test_the_demo_leaves_a_report_a_figure_and_its_numbers(tmp_path):
-    run = first_look("--out", str(tmp_path), "--seeds", "2", "--epochs", "2")
-    assert run.returncode == 0, run.stderr
-    results = json.loads((tmp_path / "metrics.json").read_text())
-    assert all(len(runs) == 2 for runs in results["runs"].values())
-    page = (tmp_path / "report.html").read_text()
-    assert all(name in page for name in results["heads"])
-    assert "http" not in page.replace("http-equiv", "")  # self-contained
-    assert (tmp_path / "figures" / "embeddings.png").read_bytes().startswith(b"\x89PNG")
-    assert "report.html" in run.stdout
-    assert run.stderr.count("seed") == 8  # progress, a line a run
+def test_the_demo_leaves_a_report_its_figures_and_its_numbers_and_reuses_them(tmp_path):
+    words = ["examples/demo.py", "--data", "digits", "--seeds", "2", "--epochs", "1", "--out", str(tmp_path / "demo")]
+    first = run(*words)
+    assert first.returncode == 0, first.stderr
+    found = json.loads((tmp_path / "demo" / "metrics.json").read_text())
+    assert len(found["heads"]) == 4 and all(len(seeds) == 2 for seeds in found["seeds"].values())
+    for name in ("report.html", "report.pdf", "figures/circle.png", "figures/bias.png", "animations/test.gif"):
+        assert (tmp_path / "demo" / name).stat().st_size > 1000
+    assert "report.html" in first.stdout and "arcwise compare mnist5-2d" in first.stdout and "±" in first.stdout
+    assert "[9/9]" in first.stderr
+    again = run(*words)
+    assert again.returncode == 0 and again.stderr.count("there already") == 9
 
 
-def test_wrong_input_is_a_usage_error():
-    run = first_look("--seeds", "0")
-    assert run.returncode == 2
-    assert "at least 1" in run.stderr
+def test_without_mnist_the_demo_says_so_and_takes_the_digits(tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ARCWISE_DATA": str(tmp_path / "empty"), "PATH": "/nowhere"}
+    environment |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    words = "from examples.demo import settings; print(settings('mnist', 100, 1).data.source)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert done.stdout.strip() == "digits[0-4]", done.stderr
+    assert "in its place" in done.stderr
+
+
+def test_wrong_input_is_a_message():
+    done = run("examples/demo.py", "--seeds", "0")
+    assert done.returncode == 1 and "--seeds must be" in done.stderr
 
 
 def test_the_training_loop_benchmark_runs_anywhere():
-    command = [sys.executable, "benchmarks/train_loop.py", "--data", "digits", "--images", "400", "--rounds", "1"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert run.returncode == 0, run.stderr
-    assert "both sides channels last:" in run.stdout and "ours as it is / plain as it is" in run.stdout
+    done = run("benchmarks/train_loop.py", "--data", "digits", "--images", "400", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "both sides channels last:" in done.stdout and "ours as it is / plain as it is" in done.stdout

@@ -95,8 +95,9 @@ def end(pool: ProcessPoolExecutor) -> None:
     """Asks every worker to save and leave, once, and waits for them."""
     processes = list((pool._processes or {}).values())  # the pool has no door for this
     for process in processes:
-        with contextlib.suppress(OSError):
-            os.kill(process.pid, signal.SIGTERM)
+        if process.pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, signal.SIGTERM)
     pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -25,6 +25,13 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
+def offscreen() -> None:
+    """Draws into memory from now on: no window is ever asked for."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+
 def class_colour(i: int) -> str:
     """The colour of class i in every picture."""
     return CLASS_COLOURS[i % len(CLASS_COLOURS)]

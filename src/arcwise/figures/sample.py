@@ -51,9 +51,9 @@ def draw_vectors(axes: Axes, panel: Panel) -> None:
     for c, v in enumerate(w):
         arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 2.4, "mutation_scale": 15}
         axes.annotate("", v, (0, 0), arrowprops=arrow)
-        axes.text(*(v * 1.14), panel.names[c], color="0.15", ha="center", va="center", fontweight="bold")
+        axes.text(1.14 * v[0], 1.14 * v[1], panel.names[c], color="0.15", ha="center", va="center", fontweight="bold")
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 1.4, "mutation_scale": 12, "linestyle": "--"}
-    axes.annotate("", panel.x, (0, 0), arrowprops=arrow)
+    axes.annotate("", tuple(panel.x), (0, 0), arrowprops=arrow)
     axes.plot(*panel.x, "o", color=class_colour(panel.y), markeredgecolor="black", markersize=9)
     axes.set(xlim=(-1.3 * reach, 1.3 * reach), ylim=(-1.3 * reach, 1.3 * reach), aspect="equal", title=panel.title)
     axes.set(xticks=[], yticks=[])
@@ -62,7 +62,7 @@ def draw_vectors(axes: Axes, panel: Panel) -> None:
 def draw_logits(axes: Axes, panel: Panel) -> None:
     """One bar per class; where there is a margin, what the loss is told instead is hatched."""
     places = np.arange(len(panel.logits))
-    bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in places])
+    bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in range(len(places))])
     axes.bar_label(bars, fmt="%.1f", fontsize=9)
     if panel.with_margin is not None:
         axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=1.2)

@@ -73,8 +73,8 @@ def draw_sphere(axes: Axes, panel: Panel, view: View) -> None:
         axes.plot([0, 1.06 * tip[0]], [0, 1.06 * tip[1]], color=class_colour(c), linewidth=2.0 if near else 0.8,
                   alpha=1.0 if near else 0.3, zorder=3 if near else 1)  # fmt: skip
         if near:
-            axes.text(*(1.15 * tip[:2]), found.names[c], ha="center", va="center", fontsize=11, fontweight="bold",
-                      color="0.1", zorder=4)  # fmt: skip
+            style = {"ha": "center", "va": "center", "fontsize": 11, "fontweight": "bold", "color": "0.1", "zorder": 4}
+            axes.text(1.15 * tip[0], 1.15 * tip[1], found.names[c], **style)
     frame(axes, panel.title, panel.note)
 
 

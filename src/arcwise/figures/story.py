@@ -44,8 +44,7 @@ def draw_geodesic(axes: Axes, centre: np.ndarray) -> None:
     arc = np.linspace(centre[0], centre[1], 50)
     axes.plot(1.13 * np.cos(arc), 1.13 * np.sin(arc), color="black", linewidth=1.6)
     middle = (centre[0] + centre[1]) / 2
-    there = 1.19 * np.array([np.cos(middle), np.sin(middle)])
-    axes.text(*there, "geodesic\ndistance", fontsize=10, ha="left", va="bottom")
+    axes.text(1.19 * np.cos(middle), 1.19 * np.sin(middle), "geodesic\ndistance", fontsize=10, ha="left", va="bottom")
     wedge = np.linspace(middle - 0.2, middle + 0.2, 30)
     axes.fill(np.append(0, np.cos(wedge)), np.append(0, np.sin(wedge)), color="0.85", zorder=0)
     axes.text(

@@ -75,9 +75,11 @@ def overall(table: Table, head: str, tally: dict[str, int]) -> str:
     total, seeds = sum(tally.values()), min(map(len, table.seeds.values()))
     verb = "won most of them" if tally["better"] > total / 2 else "did not win most of them"
     return (
-        f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in {tally['worse']}, and in "
+        f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in "
+        f"{tally['worse']}, and in "
         f"{tally['open']} the 95 % interval of the paired difference includes 0: it {verb}. With {seeds} "
-        f"seed{'s' if seeds != 1 else ''} an interval is wide, and what is called open here may be a difference too small "
+        f"seed{'s' if seeds != 1 else ''} an interval is wide, and what is called open here may be a difference "
+        "too small "
         "for so few runs."
     )
 

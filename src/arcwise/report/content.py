@@ -1,4 +1,4 @@
-"""Returns the report as a list of blocks: what was asked, the method, the set-up, results, conclusion, how to repeat it."""
+"""Returns the report as blocks: what was asked, the method, the set-up, results, conclusion, how to repeat it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def content(
         *(bias(about, shown("bias"))),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
-        Paragraph("These sentences are computed from metrics.json; intervals are 95 % of paired differences over seeds."),
+        Paragraph("These sentences are computed from metrics.json; "
+            "intervals are 95 % of paired differences over seeds."),
         *(Paragraph(text) for text in conclusions.sentences(about.table)),
         Heading("To repeat it"), *repeat(about),
     ]  # fmt: skip
@@ -77,7 +78,8 @@ def asked(about: Subject) -> list[Block]:
     return [
         Paragraph(
             f"What does an angular margin change? {len(table.heads)} heads ({', '.join(table.heads)}) were trained on "
-            f"`{about.config.data.source}`, {each}. For a given seed every head met the same first network and the same "
+            f"`{about.config.data.source}`, {each}. For a given seed every head met the same first network and "
+            "the same "
             f"order of images, so that differences can be taken pair by pair.{unseen}{part}"
         )
     ]
@@ -87,17 +89,24 @@ def method() -> list[Block]:
     """The formulas, one change at a time."""
     return [
         Paragraph(
-            "An embedding network turns an image into d numbers, x. The head holds one vector w per class and is needed "
-            "in training only. With embeddings of 512 numbers and 1,000 classes, w is a table of 512 x 1,000; the class of "
+            "An embedding network turns an image into d numbers, x. The head holds one vector w per class and "
+                "is needed "
+            "in training only. With embeddings of 512 numbers and 1,000 classes, w is a table of 512 x 1,000; the "
+                "class of "
             "the sample at hand is y."
         ),
-        Formula('L = -log e^(w_y dot x + b_y) / (sum_j e^(w_j dot x + b_j))', "Softmax with bias, the usual loss of a classifier:"),
-        Formula('L = -log e^(w_y dot x) / (sum_j e^(w_j dot x))', "Drop the bias: every boundary now passes through the origin."),
-        Formula('L = -log e^(|x| cos theta_y) / (sum_j e^(|x| cos theta_j)), quad |w_j| = 1', "Normalise w: only the angle to a centre and the length of x count."),
-        Formula('L = -log e^(s cos theta_y) / (sum_j e^(s cos theta_j)), quad |x| = 1', "Normalise x and rescale to s (NormFace, Wang et al. 2017): only angles count."),
+        Formula('L = -log e^(w_y dot x + b_y) / (sum_j e^(w_j dot x + b_j))', "Softmax with bias, the usual loss of "
+            "a classifier:"),
+        Formula('L = -log e^(w_y dot x) / (sum_j e^(w_j dot x))', "Drop the bias: every boundary now passes through "
+            "the origin."),
+        Formula('L = -log e^(|x| cos theta_y) / (sum_j e^(|x| cos theta_j)), quad |w_j| = 1', "Normalise w: only the "
+            "angle to a centre and the length of x count."),
+        Formula('L = -log e^(s cos theta_y) / (sum_j e^(s cos theta_j)), quad |x| = 1', "Normalise x and rescale to "
+            "s (NormFace, Wang et al. 2017): only angles count."),
         Formula(
             'L = -log e^(s cos(theta_y + m)) / (e^(s cos(theta_y + m)) + sum_(j != y) e^(s cos theta_j))',
-            "Add the margin to the own angle (ArcFace, Deng et al. 2019): a sample must be nearer to its centre by m to get the same loss.",
+            "Add the margin to the own angle (ArcFace, Deng et al. 2019): a sample must be nearer to its centre by m "
+                "to get the same loss.",
         ),
         Formula(
             'psi_"CosFace" = cos theta - m, quad psi_"SphereFace" = cos m theta',
@@ -105,14 +114,16 @@ def method() -> list[Block]:
         ),
         Formula(
             'L = log(1 + e^(ell - s psi(theta_y))), quad ell = log sum_(j != y) e^(s cos theta_j)',
-            "All of them are one equation, in which the margin psi meets the other classes in a single number; this is how arcwise computes them:",
+            "All of them are one equation, in which the margin psi meets the other classes in a single number; this "
+                "is how arcwise computes them:",
         ),
         Formula(
             'psi(theta) = cases(cos(theta + m) & "if" theta <= pi - m, cos theta - (1 - cos m) & "beyond")',
             "Past pi - m the cosine would rise again; the margin goes on falling there instead, without a jump:",
         ),
         Paragraph(
-            "What all of this is for: classes that were not in training. Faces, products and landmarks are verified and "
+            "What all of this is for: classes that were not in training. Faces, products and landmarks are "
+                "verified and "
             "identified by the angle between two embeddings, with a threshold that was chosen on other data."
         ),
     ]  # fmt: skip
@@ -135,7 +146,8 @@ def setup(about: Subject) -> list[Block]:
         ["images", config.data.source + (f", unseen {config.data.unseen}" if config.data.unseen else "")],
         [
             "seen in training",
-            f"{metrics['images']:,} images in {metrics['steps']:,} steps of {min(train.batch, metrics['images'])}, {metrics['epochs']} epochs",
+            f"{metrics['images']:,} images in {metrics['steps']:,} steps of {min(train.batch, metrics['images'])}, "
+            f"{metrics['epochs']} epochs",
         ],
         ["changes to images", changes.removeprefix(", ") or "none"],
         ["network", f"{config.model.backbone}, {metrics['parameters']:,} parameters, d = {config.model.dim}"],
@@ -208,14 +220,17 @@ def paired(table: Table) -> Rows:
         for (i, n), (j, o) in itertools.product(enumerate(names), enumerate(others))
         if conclusions.verdict(table, n, head, o) != "open"
     )
-    caption = f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so few seeds). Bold: the interval leaves 0 out."
+    caption = (
+        f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so few "
+        "seeds). Bold: the interval leaves 0 out."
+    )
     return Rows([f"{head} minus", *others], rows, caption, strong)
 
 
 def per_class(about: Subject) -> list[Block]:
     """Recall and precision of each class under the champion."""
     head = conclusions.champion(about.table)
-    found = [run.metrics.get("classes") for run in about.runs[head]]
+    found = [run.metrics.get("classes", []) for run in about.runs[head]]
     if not all(found) or len(found[0]) > 30:
         return []
     rows = []
@@ -233,11 +248,15 @@ def dunn(about: Subject) -> list[Block]:
     table = about.table
     out: list[Block] = [
         Paragraph(
-            "Dunn's index is the smallest distance between classes over the largest extent of a class. There are many of them: "
-            "between classes the nearest members or the centroids; inside a class its diameter, its radius or the mean distance "
-            "to the centroid; Euclidean on x as it is, Euclidean on x/|x| (unit), cosine or angle. Of each class the 95 % of "
+            "Dunn's index is the smallest distance between classes over the largest extent of a class. There are "
+            "many of them: "
+            "between classes the nearest members or the centroids; inside a class its diameter, its radius or the "
+            "mean distance "
+            "to the centroid; Euclidean on x as it is, Euclidean on x/|x| (unit), cosine or angle. Of each class the "
+            "95 % of "
             "members nearest to the centroid are kept, and the centroid is taken again. Indices of different variants "
-            "cannot be compared, and neither can raw distances of a linear head with those of a normalised one: the columns "
+            "cannot be compared, and neither can raw distances of a linear head with those of a normalised one: the "
+            "columns "
             "on x/|x| can."
         )
     ]
@@ -287,9 +306,12 @@ def published(about: Subject) -> list[Block]:
     ]
     return [
         Paragraph(
-            f"The document that this experiment comes from gives 5.31 for softmax and 29.11 for NormFace and says neither "
-            f"which variant it took nor how long it trained, and its NormFace has no scale. Nothing was tuned to hit the pair. "
-            f"The table lists the variants of {plain[0]} and {normal[0]} that come nearest to both at one epoch (native: Euclidean on x "
+            "The document that this experiment comes from gives 5.31 for softmax and 29.11 for NormFace and says "
+            "neither "
+            "which variant it took nor how long it trained, and its NormFace has no scale. Nothing was tuned to hit "
+            "the pair. "
+            f"The table lists the variants of {plain[0]} and {normal[0]} that come nearest to both at one epoch "
+            "(native: Euclidean on x "
             "for softmax, on x/|x| for NormFace); the last column is the factor by which the worse of the two is off."
         ),
         Rows(["variant", "epoch", "softmax", normal[0], "off by"], rows, "Nearest to the published pair 5.31 / 29.11."),
@@ -357,19 +379,25 @@ def sweep_sentences(about: Subject) -> list[str]:
             if s in top.s and top.values[:, list(top.s).index(s)].min() > base.values[:, i].max()
         ]
         out.append(
-            f"{METRICS[name].label}: at equal s the largest margin ({top.label}) has the better mean than {base.label} at "
-            f"{len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at {len(sure)} of them."
+            f"{METRICS[name].label}: at equal s the largest margin ({top.label}) has the better mean than "
+            f"{base.label} at "
+            f"{len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at {len(sure)} "
+            "of them."
         )
         low, high = base.values[:, 0].mean(), top.values[:, -1].mean()
         if name.startswith("dunn") and low > high:
             out.append(
-                f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats {top.label} at "
+                f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats "
+                f"{top.label} at "
                 f"s = {top.s[-1]:g} ({high:.2f}). The scale moves the index as much as the margin does."
             )
     out.append(
-        "Why a small s keeps pulling: with c classes the loss of a sample at its centre is log(1 + (c - 1) e^(-s (1 - cos))) or more, "
-        "which for small s stays far from 0, so that every sample goes on being drawn to its centre; with a large s the "
-        "softmax is sure early, the loss is nearly 0, and samples rest where they are. A margin has the same effect at a "
+        "Why a small s keeps pulling: with c classes the loss of a sample at its centre is log(1 + (c - 1) e^(-s (1 "
+        "- cos))) or more, "
+        "which for small s stays far from 0, so that every sample goes on being drawn to its centre; with a "
+        "large s the "
+        "softmax is sure early, the loss is nearly 0, and samples rest where they are. A margin has the same "
+        "effect at a "
         "large s: it takes the sureness away. What a small s costs is seen in the panels of accuracy and of classes "
         "nobody has seen, and with many classes it cannot be used at all: the loss then has a floor that no embedding "
         "gets under."
@@ -384,7 +412,8 @@ def bias(about: Subject, drawn: list[Block]) -> list[Block]:
     return [
         Heading("What a bias does"),
         Paragraph(
-            "A bias moves a boundary away from the middle between two classes, towards the rarer one: it learns how often a "
+            "A bias moves a boundary away from the middle between two classes, towards the rarer one: it learns how "
+            "often a "
             "class occurs, which says nothing about how it looks. On classes of equal size it has little to learn."
         ),
         *drawn,
@@ -401,14 +430,17 @@ def discussion(about: Subject) -> list[Block]:
         noise = max(s.deviation for s in means.values())
         words = "less than" if gap < noise else "more than"
         out.append(
-            f"On classes that were trained on, mean accuracies lie within {100 * gap:.2f} points of each other, {words} the "
-            f"largest spread over seeds ({100 * noise:.2f}). What a margin changes first is the geometry, not the number of "
+            f"On classes that were trained on, mean accuracies lie within {100 * gap:.2f} points of each other, "
+            f"{words} the "
+            f"largest spread over seeds ({100 * noise:.2f}). What a margin changes first is the geometry, not the "
+            "number of "
             "right answers."
         )
     if "angle-own" in table.values:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(
-            f"Classes are tightest under {tight} ({cell(table, 'angle-own', tight)} degrees to the class mean) and furthest "
+            f"Classes are tightest under {tight} ({cell(table, 'angle-own', tight)} degrees to the class mean) and "
+            "furthest "
             f"apart under {wide} (closest means {cell(table, 'angle-closest', wide)} degrees, "
             f"{100 * table.spread('packing', wide).mean:.1f} % of what {about.dim} dimensions allow)."
         )
@@ -423,7 +455,8 @@ def discussion(about: Subject) -> list[Block]:
             )
         )
     out.append(
-        "All numbers are of one data set and one network; a conclusion here is about these. Seeds change the first weights, the "
+        "All numbers are of one data set and one network; a conclusion here is about these. Seeds change the first "
+        "weights, the "
         "order and the changes to images, not the split of the data."
     )
     return [Paragraph(text.strip()) for text in out]
@@ -442,7 +475,8 @@ def repeat(about: Subject) -> list[Block]:
     return [
         Code("\n".join(list(commands)[:12])),
         Paragraph(
-            f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. Commit: {run.get('commit') or 'unknown'}. Every number of "
+            f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. Commit: {run.get('commit') or 'unknown'}. "
+            "Every number of "
             "this report is in metrics.json, and every figure in figures/."
         ),
     ]

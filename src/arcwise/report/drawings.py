@@ -11,6 +11,7 @@ import numpy as np
 
 from arcwise.errors import ArcwiseError
 from arcwise.figures import (
+    COLOURS,
     angles,
     bias,
     circle,
@@ -43,6 +44,7 @@ GLANCE = (
 )  # fmt: skip
 PUBLISHED = ((5.31, "5.31, published for softmax"), (29.11, "29.11, published for NormFace"))
 MOST = 4  # heads side by side
+OWN, OTHER = COLOURS[0], COLOURS[4]  # frames of images of the own and of another class
 
 
 WIDTHS = {"samples": 0.6, "conflicts": 0.9, "neighbours": 0.75, "bias": 0.6, "schematic": 0.75}  # shares of a page
@@ -118,9 +120,11 @@ def embedding_plane(about: Subject) -> Drawn:
             shown.append(projected_panel(head, found))
     flat = about.dim == 2
     words = (
-        "Test embeddings as the networks give them, centres as vectors (lengths in proportion), decision boundaries as lines."
+        "Test embeddings as the networks give them, centres as vectors (lengths in proportion), decision boundaries "
+        "as lines."
         if flat
-        else "Test embeddings in the two directions of largest variance: a projection, in which distances are shortened."
+        else "Test embeddings in the two directions of largest variance: a projection, in which distances are "
+        "shortened."
     )
     yield words, plane.draw(shown)
 
@@ -151,7 +155,8 @@ def unit_circle(about: Subject) -> Drawn:
         kept = identification.margin_kept(found, largest)
         shown.append(circle.Panel(head, found, largest, f"{kept:.1%} outside the wedges"))
     yield (
-        f"The same directions on the unit circle: bars are histograms (square root of the count), arrows the centres, grey "
+        "The same directions on the unit circle: bars are histograms (square root of the count), arrows the "
+        "centres, grey "
         f"wedges the margin of {largest:g} rad around each boundary, in which the nearest other centre is less than "
         f"{largest:g} rad further than the own.",
         circle.draw(shown),
@@ -167,11 +172,14 @@ def unit_sphere(about: Subject) -> Drawn:
         found = about.test(head)
         facts = clusters.class_angles(found)
         centres = identification.mean_centres(found)
-        note = f"closest means {math.degrees(facts.closest):.1f}° of {math.degrees(facts.best_possible):.1f}°, own {math.degrees(facts.own):.2f}°"
+        closest, best, own = (math.degrees(angle) for angle in (facts.closest, facts.best_possible, facts.own))
+        note = f"closest means {closest:.1f}° of {best:.1f}°, own {own:.2f}°"
         shown.append(sphere.Panel(head, found, centres, facts.best_possible / 2, note))
     yield (
-        "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the best "
-        "possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are room left.",
+        "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of "
+        "the best "
+        "possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
+        "room left.",
         sphere.draw(shown),
     )
 
@@ -243,7 +251,8 @@ def confidence_surface(about: Subject) -> Drawn:
         )
         shown.append(plane.Panel(head, found, extent, grid, f"mean confidence at the edge {edge:.1%}"))
     yield (
-        "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with distance "
+        "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with "
+        "distance "
         "from the origin, a normalised one depends on the direction alone.",
         confidence.draw(shown),
     )
@@ -251,8 +260,13 @@ def confidence_surface(about: Subject) -> Drawn:
 
 def training_curves(about: Subject) -> Drawn:
     """Loss, accuracy and angles over the epochs."""
-    wanted = (("loss", "loss", 1.0, True), ("accuracy", "accuracy, %", 100.0, False), ("angle_own", "angle to own centre, °", 57.29578, False),
-              ("angle_other", "angle to nearest other, °", 57.29578, False))  # fmt: skip
+    degree = math.degrees(1.0)
+    wanted = (
+        ("loss", "loss", 1.0, True),
+        ("accuracy", "accuracy, %", 100.0, False),
+        ("angle_own", "angle to own centre, °", degree, False),
+        ("angle_other", "angle to nearest other, °", degree, False),
+    )
     shown = []
     for key, title, factor, logarithmic in wanted:
         curves = []
@@ -273,7 +287,8 @@ def training_curves(about: Subject) -> Drawn:
     if shown:
         part = "validation" if about.config.data.validation else "test"
         yield (
-            f"On the {part} images over the epochs: lines are means over the seeds, bands reach from the smallest to the largest.",
+            f"On the {part} images over the epochs: lines are means over the seeds, bands reach from the smallest to "
+            "the largest.",
             training.draw(shown),
         )
 
@@ -297,7 +312,8 @@ def dunn_over_epochs(about: Subject) -> Drawn:
                 ]
                 shown.append(training.Panel(f"{a} / {b}", curves, logarithmic=True, lines=lines))
         yield (
-            f"Dunn indices over the epochs, distance: {distance}; 95 % of each class kept, snapshots of the test images.",
+            f"Dunn indices over the epochs, distance: {distance}; 95 % of each class kept, snapshots of the "
+            "test images.",
             training.draw(shown, most=3, high=3.2),
         )
 
@@ -344,7 +360,8 @@ def scale_sweep(about: Subject) -> Drawn:
     ]
     seeds = max(map(len, table.seeds.values()))
     yield (
-        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {seeds} seeds, bands from the smallest to the largest; grey is softmax.",
+        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {seeds} seeds, bands from the "
+        "smallest to the largest; grey is softmax.",
         sweep.draw(shown),
     )
 
@@ -388,7 +405,8 @@ def verification_curves(about: Subject) -> Drawn:
         shown.append(roc.Panel(head, verification.roc(pairs), edges, counts[0], counts[1], at.threshold, note))
     where = "pairs of classes nobody has seen" if unseen else "all pairs of test images"
     yield (
-        f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold of equal error.",
+        f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold "
+        "of equal error.",
         roc.draw(shown, title="ROC"),
     )
 
@@ -404,12 +422,13 @@ def confusion_matrices(about: Subject) -> Drawn:
     """Mistakes of each head, all seeds together."""
     shown = []
     for head in shown_heads(about):
-        matrices = [run.metrics.get("confusion") for run in about.runs[head]]
-        if any(m is None for m in matrices):
+        matrices = [run.metrics.get("confusion", []) for run in about.runs[head]]
+        if not all(matrices):
             return
         shown.append(confusion.Panel(head, np.sum(matrices, axis=0), about.test(head).names))
     yield (
-        "Confusion matrices, summed over the seeds: rows are what is there, columns what it was taken for; colours show mistakes only.",
+        "Confusion matrices, summed over the seeds: rows are what is there, columns what it was taken for; colours "
+        "show mistakes only.",
         confusion.draw(shown),
     )
 
@@ -428,9 +447,12 @@ def conflict_triples(about: Subject) -> Drawn:
             continue
         row = []
         for t in worst:
-            for i, words, frame in ((t.anchor, f"{t.anchor}", "black"), (t.positive, f"{t.positive}: {t.to_positive:.3f}", "#0072B2"),
-                                    (t.negative, f"{t.negative}: {t.to_negative:.3f}", "#D55E00")):  # fmt: skip
-                row.append(pictures.Picture(pixels_of(images, int(found.index[i])), words, frame))
+            three = (
+                (t.anchor, f"{t.anchor}", "black"),
+                (t.positive, f"{t.positive}: {t.to_positive:.3f}", OWN),
+                (t.negative, f"{t.negative}: {t.to_negative:.3f}", OTHER),
+            )
+            row += [pictures.Picture(pixels_of(images, int(found.index[i])), words, frame) for i, words, frame in three]
         rows.append(row)
         titles.append(head.replace(" ", "\n", 1))
     if rows:
@@ -463,7 +485,7 @@ def neighbours(about: Subject) -> Drawn:
             pictures.Picture(
                 pixels_of(images, int(found.index[i])),
                 f"{math.degrees(math.acos(min(1.0, cos[i]))):.2f}°",
-                "#0072B2" if found.y[i] == c else "#D55E00",
+                OWN if found.y[i] == c else OTHER,
             )
             for i in nearest
         ]
@@ -471,7 +493,8 @@ def neighbours(about: Subject) -> Drawn:
         titles.append(found.names[c])
     where = "of classes nobody has seen" if part == "unseen" else "of the test set"
     yield (
-        f"Nearest neighbours {where} under {head}, with their angles; blue frames are of the query's class, orange ones are not.",
+        f"Nearest neighbours {where} under {head}, with their angles; blue frames are of the query's class, orange "
+        "ones are not.",
         pictures.draw(rows, titles=titles, side=1.0),
     )
 
@@ -498,7 +521,8 @@ def bias_and_frequency(about: Subject) -> Drawn:
 def eight_classes(about: Subject) -> Drawn:
     """The schematic of softmax and ArcFace."""
     yield (
-        "Schematic, not measured: eight classes in the plane. Softmax needs only the right side of each boundary; ArcFace asks for room beside it, measured along the circle.",
+        "Schematic, not measured: eight classes in the plane. Softmax needs only the right side of each boundary; "
+        "ArcFace asks for room beside it, measured along the circle.",
         story.draw(),
     )
 

@@ -1,4 +1,4 @@
-"""Returns the files of a report: figures, animations, metrics.json, report.html, report.pdf, and one zip of them all."""
+"""Returns the files of a report: figures, animations, metrics.json, report.html, report.pdf, and a zip of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from arcwise.compare.table import as_json
 from arcwise.errors import ArcwiseError
-from arcwise.figures import image
+from arcwise.figures import image, offscreen
 from arcwise.figures.animation import Track, movie
 from arcwise.metrics.identification import has_linear_head
 from arcwise.records import write
@@ -67,9 +67,7 @@ def figures(
     about: Subject, out: Path, *, only: str = "", kinds: tuple[str, ...] = ("png",), tell: Tell
 ) -> dict[str, list[Picture]]:
     """Every picture as a file, by name."""
-    import matplotlib
-
-    matplotlib.use("Agg")
+    offscreen()
     found: dict[str, list[Picture]] = {}
     for drawing in drawings(about, only=only):
         tell(f"drawing {drawing.name}")
@@ -102,7 +100,8 @@ def animations(about: Subject, out: Path, *, tell: Tell) -> list[Film]:
         film = made.mp4()
         if film is not None:
             write(out / f"animations/{part}.mp4", film)
-        words = f"Embeddings of {part} images over the epochs, {' beside '.join(heads)}; samples move in straight lines between epochs."
+        words = f"Embeddings of {part} images over the epochs, {' beside '.join(heads)}."
+        words += " Samples move in straight lines between epochs."
         films.append(Film(f"animations/{part}.gif", f"animations/{part}.png", words))
     return films
 

@@ -67,8 +67,8 @@ def _(block: Rows, folder: Path) -> str:
         )
         rows.append(f"<tr>{cells}</tr>")
     kind = "sortable" if any(block.header) else "plain"
-    table = f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    return f"<figure>{table}<figcaption>{inline(block.caption)}</figcaption></figure>"
+    table = f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f"<figure><div class=wide>{table}</div><figcaption>{inline(block.caption)}</figcaption></figure>"
 
 
 @render.register

@@ -78,8 +78,10 @@ def _(block: Rows) -> str:
     sizes = "(" + ", ".join(["1fr"] + ["auto"] * (columns - 1)) + ")" if any(block.header) else "(auto, 1fr)"
     if not any(block.header):
         align = "left"
-    table = f"table(columns: {sizes}, align: {align}, stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt), {', '.join(cells)})"
-    return f"#[#set text(size: {'7.6pt' if wide else '8.6pt'})\n#set par(justify: false)\n#figure({table}, caption: [{escaped(block.caption)}])]"
+    lines = "stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt)"
+    table = f"table(columns: {sizes}, align: {align}, {lines}, {', '.join(cells)})"
+    text = f"#set text(size: {'7.6pt' if wide else '8.6pt'})\n#set par(justify: false)"
+    return f"#[{text}\n#figure({table}, caption: [{escaped(block.caption)}])]"
 
 
 @typeset.register

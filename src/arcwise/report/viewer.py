@@ -29,8 +29,8 @@ def viewer_data(about: Subject) -> str:
     sheet, side = sprites(about, first)
     return json.dumps(
         {
-            "flat": about.dim == 2, "names": list(first.names), "labels": first.y.tolist(), "sheet": sheet, "side": side,
-            "colours": [class_colour(i) for i in range(len(first.names))], "columns": 32,
+            "flat": about.dim == 2, "names": list(first.names), "labels": first.y.tolist(), "sheet": sheet,
+            "side": side, "colours": [class_colour(i) for i in range(len(first.names))], "columns": 32,
             "tracks": [entry for entry, _ in tracks],
         }
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Returns the worked examples of a report: small numbers that a reader can check by hand, computed as they are shown."""
+"""Returns the worked examples of a report: small numbers to check by hand, computed as they are shown."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ def blocks(m: float = 0.5) -> list[Block]:
         Heading("Numbers to check by hand", 2),
         Paragraph(angle_sentence()),
         Paragraph(
-            f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of the table. "
+            f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of "
+            "the table. "
             f"Their exponentials sum to {np.exp(logits).sum():.2e}, and the softmax gives class 0 a probability of "
-            f"{softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with powers of 10 instead of e: "
+            f"{softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with powers of 10 "
+            "instead of e: "
             f"{softmax(logits * math.log(10))[0]:.2f}."
         ),
         Rows(
@@ -50,12 +52,16 @@ def blocks(m: float = 0.5) -> list[Block]:
             + ": it keeps the order and shares out one."
         ),
         Paragraph(
-            f"The margin in one number: cos(0.5) = {math.cos(0.5):.2f} becomes cos(0.5 + {m:g}) = {math.cos(0.5 + m):.2f}. "
-            f"Past theta = pi - m the cosine would rise again: cos(pi + 0.5) = {math.cos(math.pi + 0.5):.2f} is more than "
-            "-1, and a sample on the far side would be pushed further away. There psi goes on as cos(theta) - (1 - cos m)."
+            f"The margin in one number: cos(0.5) = {math.cos(0.5):.2f} becomes cos(0.5 + {m:g}) = "
+            f"{math.cos(0.5 + m):.2f}. "
+            f"Past theta = pi - m the cosine would rise again: cos(pi + 0.5) = {math.cos(math.pi + 0.5):.2f} is "
+            "more than "
+            "-1, and a sample on the far side would be pushed further away. There psi goes on as cos(theta) - (1 "
+            "- cos m)."
         ),
         Paragraph(
-            f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of the next table the dot products are not "
+            f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of the next table the dot products "
+            "are not "
             "cosines until both sides are divided by their lengths. Done so, class 0 has the cosine "
             f"{arc[0]:.2f} and, under m = {m:g}, the logit cos(theta + m) = {math.cos(theta + m):.2f} (times s)."
         ),
@@ -78,5 +84,6 @@ def angle_sentence() -> str:
     return (
         f"Why angles: (5, 2) and (7, 4) are {np.linalg.norm(a - b):.2f} apart, at an angle of "
         f"{math.degrees(math.acos(cos)):.1f} degrees. Make the second 1.5 times as long and the distance is "
-        f"{np.linalg.norm(a - 1.5 * b):.2f}, while the angle stays as it was. An angle does not ask how long a vector is."
+        f"{np.linalg.norm(a - 1.5 * b):.2f}, while the angle stays as it was. An angle does not ask how long a "
+        "vector is."
     )

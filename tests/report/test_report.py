@@ -1,0 +1,203 @@
+"""The report: every figure of a comparison, numbers that are those of metrics.json, sentences that follow from them."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from arcwise.cli import code_of
+from arcwise.compare import compare
+from arcwise.compare.table import Table
+from arcwise.config import overridden
+from arcwise.errors import ArcwiseError
+from arcwise.recipes import recipe
+from arcwise.records import Run
+from arcwise.report import conclusions
+from arcwise.report.drawings import FIGURES
+from arcwise.report.paper import escaped
+from arcwise.report.subject import label, scale_and_margin, subject
+from arcwise.report.worked import blocks as worked
+
+SHORT = ["train.epochs=2", "data.source=digits[0-4]", "data.unseen=5-9", "train.snapshots=true"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("report") / "c"
+    heads = ["softmax", "softmax-bias", "normface", "arcface"]
+    compare(overridden(recipe("digits-2d"), SHORT), heads, out, seeds=[0, 1], workers=1, device="cpu")
+    skewed = overridden(recipe("digits-2d"), [*SHORT, "head.name=softmax-bias", "data.imbalance=5"])
+    compare(skewed, ["softmax-bias"], out.parent / "skewed", seeds=[0], workers=1, device="cpu")
+    assert code_of(["report", str(out), str(out.parent / "skewed"), "--html", "--pdf", "--zip"]) == 0
+    return out
+
+
+def test_everything_a_report_promises_is_there(folder):
+    assert {p.name for p in folder.iterdir()} >= {"report.html", "report.pdf", "report.zip", "metrics.json"}
+    drawn = {p.stem for p in (folder / "figures").glob("*.png")}
+    assert drawn >= set(FIGURES) - {"sphere", "sweep"}
+    assert {p.name for p in (folder / "animations").glob("*.gif")} == {"test.gif", "train.gif"}
+    assert all(p.stat().st_size < 5 * 2**20 for p in (folder / "animations").iterdir())
+    assert (folder / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_page_needs_nothing_else(folder):
+    page = (folder / "report.html").read_text()
+    assert not re.search(r"(src|href)=[\"']?(?!data:|#)[a-z]", page)
+    assert "@import" not in page and "{{" not in page
+    assert page.count("data:image/gif") == 2
+
+
+def test_every_mean_in_the_tables_is_one_of_metrics_json(folder):
+    page = (folder / "report.html").read_text()
+    found = json.loads((folder / "metrics.json").read_text())["metrics"]
+    mean = found["accuracy"]["heads"]["ArcFace m=0.3 s=8"]["mean"]
+    assert f"{100 * mean:.2f} ±" in page
+    every = {
+        f"{entry['mean'] * factor:.{digits}f}"
+        for metric in found.values()
+        for entry in metric["heads"].values()
+        if entry["mean"] is not None
+        for factor in (1, 100, 180 / np.pi)
+        for digits in (1, 2)
+    }
+    cells = re.findall(r"<td[^>]*>(-?[\d.]+) ± ", page)
+    assert len(cells) > 100 and set(cells) <= every
+
+
+def test_the_zip_holds_code_figures_numbers_and_the_pdf(folder):
+    names = zipfile.ZipFile(folder / "report.zip").namelist()
+    assert "report.pdf" in names and "code/arcwise/heads.py" in names and "metrics.json" in names
+    assert any(name.startswith("figures/") for name in names)
+    assert any(name.startswith("runs/arcface") for name in names)
+
+
+def test_a_single_run_and_a_run_without_snapshots_can_be_reported(folder, tmp_path):
+    run = Run.open(folder / "arcface-seed0")
+    assert code_of(["report", str(run.path), "--html", "--out", str(tmp_path / "one")]) == 0
+    assert "one seed" in (tmp_path / "one" / "report.html").read_text()
+
+
+def test_figures_alone_and_as_svg(folder, tmp_path, capsys):
+    assert code_of(["figures", str(folder), "--only", "circle", "--svg", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "figures" / "circle.svg").read_text().startswith("<?xml")
+    assert "circle.png" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["figures", "{c}", "--only", "circel"], "did you mean 'circle'"),
+        (["figures", "{c}", "--only", "sphere", "--out", "{t}"], "do not allow"),
+        (["report", "/nowhere"], "holds no run"),
+        (["report", "{c}/arcface-seed0", "--out", "{c}/arcface-seed0"], "own folder"),
+        (["evaluate", "{c}/arcface-seed0", "--only", "nothing"], "no number is called"),
+        (["evaluate", "/nowhere.safetensors"], "no file"),
+    ],
+)
+def test_wrong_input_ends_in_a_message(folder, tmp_path, capsys, words, said):
+    words = [word.format(c=folder, t=tmp_path) for word in words]
+    assert code_of(words) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_runs_of_two_experiments_are_refused(folder, tmp_path):
+    other = compare(
+        overridden(recipe("digits-2d"), ["train.epochs=1"]), ["softmax"], tmp_path / "o", seeds=[0], workers=1
+    )
+    with pytest.raises(ArcwiseError, match="these are several"):
+        subject([folder, other[0].path])
+
+
+def test_a_half_written_run_is_named(folder, tmp_path):
+    run = Run.open(folder / "softmax-seed0")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.json").write_text((run.path / "config.json").read_text())
+    with pytest.raises(ArcwiseError, match="not finished"):
+        subject([tmp_path / "half"])
+
+
+def test_a_run_from_another_version_is_named(folder, tmp_path):
+    about = {**Run.open(folder / "softmax-seed0").about, "format": 99}
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "config.json").write_text(json.dumps(about))
+    with pytest.raises(ArcwiseError, match="format 99"):
+        subject([tmp_path / "new"])
+
+
+def test_evaluate_prints_numbers_by_name_and_for_machines(folder, capsys):
+    run = str(folder / "arcface-seed0")
+    assert code_of(["evaluate", run, "--only", "dunn-*-cosine-95"]) == 0
+    assert capsys.readouterr().out.count("dunn-") == 6
+    assert code_of(["evaluate", run + "/embeddings/test.safetensors", "--json"]) == 0
+    assert "accuracy" in json.loads(capsys.readouterr().out)[run + "/embeddings/test.safetensors"]
+
+
+def table(**heads):
+    return Table(
+        heads=list(heads), seeds={h: list(range(len(v))) for h, v in heads.items()}, seconds={h: [1.0] for h in heads},
+        values={"accuracy": {h: list(v) for h, v in heads.items()}},
+    )  # fmt: skip
+
+
+def test_a_conclusion_says_so_when_arcface_did_not_win():
+    lost = conclusions.sentences(table(softmax=(0.90, 0.91, 0.92), ArcFace=(0.80, 0.81, 0.82)))
+    assert "worse" in lost[0] and "did not win" in lost[-2] and "softmax in accuracy" in lost[-1]
+    won = conclusions.sentences(table(softmax=(0.80, 0.81, 0.82), ArcFace=(0.90, 0.91, 0.92)))
+    assert "ArcFace is better than softmax" in won[0] and "+10.00 points [+10.00, +10.00]" in won[0]
+    open_ = conclusions.sentences(table(softmax=(0.80, 0.92), ArcFace=(0.90, 0.81)))
+    assert "no difference is shown" in open_[0]
+    one = conclusions.sentences(table(softmax=(0.80,), ArcFace=(0.90,)))
+    assert "no difference is shown" in one[0]
+
+
+def test_the_worked_numbers_are_those_of_the_documents():
+    text = " ".join(str(block) for block in worked())
+    for number in ("2.83", "7.9 degrees", "6.80", "0.106, 0.014, 0.064, 0.030, 0.785", "0.88", "0.54", "-0.88"):
+        assert number in text
+    logits = next(block.rows[1][1:] for block in worked() if hasattr(block, "rows"))
+    assert np.allclose([float(v) for v in logits], [18.30, -13.03, 8.16, 6.22, -10.52], atol=0.1)
+    cosines = [block for block in worked() if hasattr(block, "rows")][1].rows[2][1:]
+    assert cosines == ["1.00", "0.28", "-0.81", "0.33", "-0.83"]
+
+
+def test_labels_and_scales():
+    config = overridden(recipe("digits-2d"), ["head.name=cosface:m=0.2,s=7"])
+    assert label(config) == "CosFace m=0.2 s=7" and scale_and_margin(label(config)) == (7.0, 0.2)
+
+
+def test_typst_signs_in_text_stay_text():
+    assert escaped("a*b_c #d `x_y`") == r"a\*b\_c \#d `x_y`"
+
+
+@pytest.mark.browser
+def test_the_page_runs_in_a_browser_without_errors(folder, tmp_path):
+    import shutil
+
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium here")
+    page = tmp_path / "page.html"
+    probe = "<script>window.onerror = m => { document.title = 'FAILED ' + m; };</script>"
+    count = "document.querySelectorAll"
+    late = f"<script>document.body.append({count}('table.sortable').length + ' tables, ' "
+    late += f"+ {count}('#viewer button').length + ' buttons')</script>"
+    text = (folder / "report.html").read_text()
+    text = text.replace("<title>", probe + "<title>").replace("</html>", late + "</html>")
+    page.write_text(text)
+    options = f"--headless --no-sandbox --disable-gpu --user-data-dir={tmp_path} --dump-dom {page.as_uri()}"
+    command = [chromium, *options.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "FAILED" not in done.stdout
+    assert re.search(r"[1-9]\d* tables, 5 buttons", done.stdout)  # four heads and play
+
+
+def test_reading_a_report_needs_no_torch_for_its_metrics():
+    modules = "arcwise.metrics, arcwise.figures.animation, arcwise.compare.table"
+    code = f"import sys; sys.modules['torch'] = None; import {modules}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
