@@ -27,7 +27,11 @@ def compare(
     Runs that are finished are reused; a comparison that was stopped or killed goes on where it was. `workers`
     processes share the machine; 0 lets the device decide.
     """
+    from arcwise.train.setup import built_head
+
     todo = jobs(base, heads, seeds, Path(out))
+    for job in todo[: len(heads)]:
+        built_head(job.config.head, job.config.model.dim, 2)  # a head that cannot be built is refused at once
     comparison = started(Path(out), base, heads, seeds, command)
     trained(
         todo, workers=workers or default_workers(device, len(todo)), device=device, data_dir=data_dir, listener=listener

@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import multiprocessing as mp
 import os
-import queue
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from arcwise.compare.measure import measure
 from arcwise.compare.plan import Job
 from arcwise.errors import ArcwiseError
-from arcwise.records import Run
 
 Listener = Callable[[Job, dict[str, Any]], None]
 PATIENCE = 20.0  # seconds to wait for a run that a process just killed may still hold
@@ -26,6 +27,13 @@ PATIENCE = 20.0  # seconds to wait for a run that a process just killed may stil
 
 class Stopped(ArcwiseError):  # noqa: N818
     """A comparison was asked to stop; its runs are saved."""
+
+
+class Worker(NamedTuple):
+    """A process and the pipe to it: jobs go in, events come out."""
+
+    process: BaseProcess
+    pipe: Connection
 
 
 def default_workers(device: str, jobs: int) -> int:
@@ -44,22 +52,68 @@ def trained(
         for job in jobs:
             finish(job, device=device, data_dir=data_dir, tell=lambda event, job=job: listener(job, event))
         return
-    context = mp.get_context("spawn")
-    events = context.Queue()
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=enter, initargs=(events, threads, os.getpid()))
-    with listening(events, jobs, listener), obeying():
+    with obeying():
+        crew = hired(min(workers, len(jobs)), device, data_dir)
         try:
-            with share_of_cores(threads):
-                futures = [pool.submit(in_worker, i, job, device, data_dir) for i, job in enumerate(jobs)]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            raise_first(done)
-        except BaseException as error:
-            end(pool)
-            if isinstance(error, KeyboardInterrupt):
-                raise Stopped("stopped; all runs are saved.") from None
-            raise
-        pool.shutdown()
+            served(crew, jobs, listener)
+        except KeyboardInterrupt:
+            raise Stopped("stopped; all runs are saved.") from None
+        finally:
+            dismissed(crew)
+
+
+def hired(workers: int, device: str, data_dir: Path | None) -> list[Worker]:
+    """Processes that wait for jobs, each with its share of the cores."""
+    context, crew = mp.get_context("spawn"), []
+    with share_of_cores(max(1, (os.cpu_count() or 1) // workers)):
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=work, args=(theirs, device, data_dir), daemon=True)
+            process.start()
+            theirs.close()
+            crew.append(Worker(process, ours))
+    return crew
+
+
+def served(crew: list[Worker], jobs: list[Job], listener: Listener) -> None:
+    """Hands out the jobs and passes on what the workers tell, until all is done or one of them failed."""
+    waiting, busy = deque(jobs), {}
+    for worker in crew:
+        busy[worker.pipe] = hand_over(worker.pipe, waiting)
+    while any(busy.values()):
+        for pipe in wait_for([pipe for pipe, job in busy.items() if job is not None]):
+            assert isinstance(pipe, Connection)
+            job = busy[pipe]
+            try:
+                event = pipe.recv()
+            except (EOFError, OSError):
+                raise ArcwiseError(
+                    f"the process that trained {job.label} was ended from outside, perhaps for want of memory. "
+                    "The same command goes on; --workers 1 needs less."
+                ) from None
+            if event["kind"] == "failed":
+                raise ArcwiseError(f"{job.label}: {event['message']}")
+            if event["kind"] == "free":
+                busy[pipe] = hand_over(pipe, waiting)
+            else:
+                listener(job, event)
+
+
+def hand_over(pipe: Connection, waiting: deque[Job]) -> Job | None:
+    """The next job, once a worker has it; None when there is none left."""
+    job = waiting.popleft() if waiting else None
+    pipe.send(job)
+    return job
+
+
+def dismissed(crew: list[Worker]) -> None:
+    """Asks whoever still works to save and leave, and waits for them."""
+    for worker in crew:
+        if worker.process.is_alive():
+            worker.process.terminate()
+    for worker in crew:
+        worker.process.join()
+        worker.pipe.close()
 
 
 @contextlib.contextmanager
@@ -83,24 +137,6 @@ def share_of_cores(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def raise_first(done: set[Future[None]]) -> None:
-    """Raises what went wrong in a worker, if anything did."""
-    for future in done:
-        error = future.exception()
-        if error is not None:
-            raise error
-
-
-def end(pool: ProcessPoolExecutor) -> None:
-    """Asks every worker to save and leave, once, and waits for them."""
-    processes = list((pool._processes or {}).values())  # the pool has no door for this
-    for process in processes:
-        if process.pid is not None:
-            with contextlib.suppress(OSError):
-                os.kill(process.pid, signal.SIGTERM)
-    pool.shutdown(wait=True, cancel_futures=True)
-
-
 @contextlib.contextmanager
 def obeying() -> Iterator[None]:
     """Takes SIGTERM as Ctrl-C while it is entered."""
@@ -118,52 +154,31 @@ def obeying() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextlib.contextmanager
-def listening(events: Any, jobs: list[Job], listener: Listener) -> Iterator[None]:
-    """Passes on what the workers tell, in a thread of its own."""
-    over = threading.Event()
-
-    def listen() -> None:
-        while not over.is_set() or not events.empty():
-            with contextlib.suppress(queue.Empty):
-                i, event = events.get(timeout=0.2)
-                listener(jobs[i], event)
-
-    thread = threading.Thread(target=listen, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(timeout=5.0)
-
-
 # ------------------------------------------------------------------------------------ in a worker
 
-EVENTS: Any = None
-PARENT = 0
 
+def work(pipe: Connection, device: str, data_dir: Path | None) -> None:
+    """Takes jobs until there are none; deaf to the terminal's Ctrl-C, which the parent passes on as SIGTERM."""
+    from arcwise.train.signals import Interrupted
 
-def enter(events: Any, threads: int, parent: int) -> None:
-    """Prepares a worker: its share of the cores, deaf to the terminal's Ctrl-C, which the parent passes on."""
-    global EVENTS, PARENT
-    EVENTS, PARENT = events, parent
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    import torch
-
-    torch.set_num_threads(threads)
-
-
-def in_worker(i: int, job: Job, device: str, data_dir: Path | None) -> None:
-    """One job, in a worker; it ends when the parent is gone."""
 
     def tell(event: dict[str, Any]) -> None:
-        if os.getppid() != PARENT:
-            os.kill(os.getpid(), signal.SIGTERM)
-        EVENTS.put((i, event))
+        try:
+            pipe.send(event)
+        except OSError:  # the parent is gone: save and leave
+            signal.raise_signal(signal.SIGTERM)
 
-    finish(job, device=device, data_dir=data_dir, tell=tell)
+    with contextlib.suppress(Interrupted, EOFError):
+        for job in iter(pipe.recv, None):
+            try:
+                finish(job, device=device, data_dir=data_dir, tell=tell)
+                tell({"kind": "free"})
+            except Interrupted:
+                raise
+            except ArcwiseError as error:
+                tell({"kind": "failed", "message": str(error)})
 
 
 def finish(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[dict[str, Any]], None]) -> None:
@@ -183,9 +198,3 @@ def finish(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[dict
     tell({"kind": "measuring"})
     metrics = measure(run)
     tell({"kind": "done", "accuracy": metrics["test"]["accuracy"], "seconds": metrics["seconds"]})
-
-
-def finished(job: Job) -> bool:
-    """Whether a job's run is there, trained to its end."""
-    run = Run(job.path)
-    return run.exists() and run.finished

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 
@@ -28,9 +29,9 @@ OPEN = (
 
 def title(about: Subject) -> str:
     """The report's title."""
-    kinds = list(dict.fromkeys(head.split(" m=")[0].split(" s=")[0] for head in about.heads))
+    kinds = list(dict.fromkeys(re.split(r" \+ | \w=", head)[0] for head in about.heads))
     names = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
-    return f"{names} on {about.config.data.source}"
+    return f"{names[0].upper()}{names[1:]} on {about.config.data.source}"
 
 
 def content(

@@ -102,7 +102,7 @@ def samples(about: Subject) -> Drawn:
     rows = []
     for c in range(min(images.classes, 10)):
         here = np.flatnonzero(images.y == c)[:10]
-        rows.append([pictures.Picture(pixels_of(images, i)) for i in here])
+        rows.append([pictures.Picture(pixels_of(images, int(i))) for i in here])
     yield "Training images, one row per class.", pictures.draw(rows, titles=list(images.names[:10]), side=0.8)
 
 

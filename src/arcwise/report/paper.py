@@ -26,7 +26,12 @@ SETTINGS = """
 #show figure.where(kind: table): set block(breakable: true)
 #show heading.where(level: 1): set block(above: 1.6em, below: 0.8em)
 #show raw.where(block: true): block.with(fill: luma(95%), inset: 8pt, radius: 3pt, width: 100%)
-#align(center)[#text(19pt, weight: "bold")[TITLE] \\ #v(0.2em) #text(10pt, fill: luma(35%))[SUBTITLE]]
+#align(center)[
+  #set par(justify: false)
+  #text(19pt, weight: "bold")[TITLE]
+
+  #text(10pt, fill: luma(35%))[SUBTITLE]
+]
 #v(1em)
 """
 
