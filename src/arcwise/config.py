@@ -291,6 +291,8 @@ def typed(key: str, value: Any, hint: Any) -> Any:
         return flag(key, value)
     if hint in (int, float) and isinstance(value, str):
         value = parsed_number(key, value, hint)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        value = int(value)  # older runs wrote some whole numbers as 0.0
     if hint is int:
         return count_at_least(key, value, -(2**63))
     if hint is float:

@@ -70,7 +70,7 @@ class Movie(NamedTuple):
         return done.stdout if done.returncode == 0 else None
 
 
-def movie(tracks: list[Track], *, between: int = 3, points: int = 2000, turn: float = 60.0) -> Movie:
+def movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: float = 60.0) -> Movie:
     """The frames: `between` steps from one snapshot to the next, samples moving in straight lines.
 
     Every epoch shown with its words is as measured; what lies between is there for the eye. `turn` is the number of

@@ -24,6 +24,7 @@ from arcwise.report.subject import Subject
 from arcwise.report.viewer import viewer_data
 
 Tell = Callable[[str], None]
+FRAMES = 60  # of an animation, or one per epoch
 CORNER = "dunn-nearest-diameter-unit-95"
 
 
@@ -94,7 +95,7 @@ def animations(about: Subject, out: Path, *, tell: Tell) -> list[Film]:
         if len(tracks) < len(heads) or about.dim not in (2, 3):
             continue
         tell(f"animating {part}")
-        made = movie(tracks, between=3 if len(tracks[0].snapshots) < 25 else 2)
+        made = movie(tracks, between=max(1, FRAMES // len(tracks[0].snapshots)))
         write(out / f"animations/{part}.gif", made.gif())
         write(out / f"animations/{part}.png", made.poster)
         film = made.mp4()
