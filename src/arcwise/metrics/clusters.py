@@ -259,24 +259,35 @@ def mean_distances(rows: Rows, distance: str) -> Float[np.ndarray, "n c"]:
         mean = 1.0 - x @ class_means(rows).T
         return np.where(mean < 64 * np.finfo(float).eps, 0.0, mean)
     x -= x.mean(axis=0)
-    out, size = np.empty((len(x), len(rows.labels))), np.einsum("nd,nd->n", x, x)
-    for part in blocks(len(x), len(x)):
-        squared = squared_distances(x[part], x)
-        if x.shape[1] > FEW:
-            mend_close(squared, x[part], x, size[part, None] + size)
-        far = measured(squared, distance)
-        far[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = 0.0
-        out[part] = np.add.reduceat(far, rows.starts[:-1], axis=1) / rows.sizes
-    return out
+    sums, owner, n = np.zeros((len(x), len(rows.labels))), rows.owner, len(x)
+    for a in range(0, n, TILE):
+        for b in range(a, n, TILE):
+            far = measured(close_distances(x[a : a + TILE], x[b : b + TILE]), distance)
+            if a == b:
+                np.fill_diagonal(far, 0.0)
+            add_by_class(sums[a : a + TILE], far, owner[b : b + TILE])
+            if a < b:
+                add_by_class(sums[b : b + TILE], far.T, owner[a : a + TILE])
+    return sums / rows.sizes
 
 
-def mend_close(squared: np.ndarray, a: np.ndarray, b: np.ndarray, size: np.ndarray) -> None:
-    """Takes the distances of pairs that are close for their distance from the origin again, from their differences."""
-    i, j = np.nonzero(squared < 1e-10 * size)
-    step = max(1, BLOCK_BYTES // (8 * a.shape[1]))
-    for k in range(0, len(i), step):
-        some = slice(k, k + step)
-        squared[i[some], j[some]] = np.square(a[i[some]] - b[j[some]]).sum(axis=1)
+def add_by_class(sums: np.ndarray, far: np.ndarray, owner: np.ndarray) -> None:
+    """Adds the columns of each class to the class's sum; the columns are sorted by class."""
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    sums[:, owner[starts]] += np.add.reduceat(far, starts, axis=1)
+
+
+def close_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Squared distances; those of pairs that are close for their distance from the origin from their differences."""
+    squared = squared_distances(a, b)
+    if a.shape[1] > FEW:
+        far = max(np.einsum("nd,nd->n", side, side).max() for side in (a, b))
+        i, j = np.nonzero(squared < 2e-10 * far)
+        step = max(1, BLOCK_BYTES // (8 * a.shape[1]))
+        for k in range(0, len(i), step):
+            some = slice(k, k + step)
+            squared[i[some], j[some]] = np.square(a[i[some]] - b[j[some]]).sum(axis=1)
+    return squared
 
 
 def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:

@@ -39,24 +39,25 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
     for depth in k:
         count_in("k", depth, 1, n - 1)
     owner, sums = rows.owner, np.zeros(2 + len(k))
+    mirrored = -rows.x.T
     for part in blocks(len(queries), n):
         some = queries[part]
-        cos = rows.x[some] @ rows.x.T
-        cos[np.arange(len(some)), some] = -np.inf
-        hits = ranked_hits(cos, owner, owner[some], max((*k, int(wanted[some].max()))))
+        far = rows.x[some] @ mirrored  # minus the cosine: the nearest come first
+        far[np.arange(len(some)), some] = np.inf
+        hits = ranked_hits(far, owner, owner[some], max((*k, int(wanted[some].max()))))
         sums += block_sums(hits, wanted[some], k)
     means = (sums / len(queries)).tolist()
     return Retrieval(dict(zip(k, means[2:], strict=True)), means[0], means[1], len(queries))
 
 
-def ranked_hits(cos: np.ndarray, owner: np.ndarray, query: np.ndarray, depth: int) -> np.ndarray:
+def ranked_hits(far: np.ndarray, owner: np.ndarray, query: np.ndarray, depth: int) -> np.ndarray:
     """Whether each of the `depth` nearest is of the query's class, nearest first."""
-    if depth < cos.shape[1]:
-        nearest = np.argpartition(-cos, depth - 1, axis=1)[:, :depth]
-        order = np.argsort(-np.take_along_axis(cos, nearest, axis=1), axis=1)
+    if depth < far.shape[1]:
+        nearest = np.argpartition(far, depth - 1, axis=1)[:, :depth]
+        order = np.argsort(np.take_along_axis(far, nearest, axis=1), axis=1)
         nearest = np.take_along_axis(nearest, order, axis=1)
     else:
-        nearest = np.argsort(-cos, axis=1)
+        nearest = np.argsort(far, axis=1)
     return owner[nearest] == query[:, None]
 
 

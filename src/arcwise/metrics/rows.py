@@ -115,7 +115,8 @@ def class_means(rows: Rows) -> Float[np.ndarray, "c d"]:
     means = np.empty((len(rows.labels), rows.x.shape[1]))
     for i, members in rows.classes():
         here = rows.part(members)
-        means[i] = here[0] if (here == here[0]).all() else here.mean(axis=0)
+        equal = (here[0] == here[-1]).all() and (here == here[0]).all()
+        means[i] = here[0] if equal else here.mean(axis=0)
     return means
 
 
@@ -130,8 +131,7 @@ def squared_distances(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "k d"]) 
             difference = u[:, None] - v
             out += np.square(difference, out=difference)
         return out
-    out = a @ b.T
-    out *= -2.0
-    out += np.einsum("nd,nd->n", a, a)[:, None]
-    out += np.einsum("nd,nd->n", b, b)[None, :]
+    long, short = np.einsum("nd,nd->n", a, a), np.einsum("kd,kd->k", b, b)
+    one = np.ones_like
+    out = np.column_stack((-2.0 * a, long, one(long))) @ np.column_stack((b, one(short), short)).T
     return np.maximum(out, 0.0, out=out)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
+import shlex
 
 import numpy as np
 
 from arcwise.compare.table import Table
 from arcwise.metrics import clusters
 from arcwise.metrics.summary import BETWEEN_INSIDE, METRICS, dunn_name, in_unit
+from arcwise.recipes import RECIPES, recipe
+from arcwise.records import Run
 from arcwise.report import conclusions, worked
 from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
 from arcwise.report.drawings import PUBLISHED, dunn_series, sweep_lines
-from arcwise.report.subject import Subject, scale_and_margin
+from arcwise.report.subject import Subject, config_of, scale_and_margin
+from arcwise.train.setup import flat, head_text
 
 CLOSED = (
     "accuracy", "neighbour-accuracy", "margin-kept-0.3", "margin-kept-0.5", "angle-own", "angle-closest", "packing",
@@ -467,25 +472,27 @@ def repeat(about: Subject) -> list[Block]:
     """The commands, versions and seeds."""
     run = about.first.about
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
-    commands = dict.fromkeys(
-        str(command)
-        for command in (compared(about), *(r.about.get("resume", "") for runs in about.runs.values() for r in runs))
-        if command
-    )
     seeds = sorted({seed for found in about.table.seeds.values() for seed in found})
+    commands = [compared(about.runs)] + ([compared(about.sweep)] if about.sweep else [])
     return [
-        Code("\n".join(list(commands)[:12])),
+        Code("\n".join(commands)),
         Paragraph(
             f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. Commit: {run.get('commit') or 'unknown'}. "
-            "Every number of "
-            "this report is in metrics.json, and every figure in figures/."
+            "Every number of this report is in metrics.json, and every figure in figures/."
         ),
     ]
 
 
-def compared(about: Subject) -> str:
-    """The command of the comparison that the first run belongs to."""
-    from arcwise.compare.plan import Comparison
+def compared(runs: dict[str, list[Run]]) -> str:
+    """The command that makes these runs: their recipe, heads and seeds, and what was changed in the recipe.
 
-    comparison = Comparison(about.first.path.parent)
-    return comparison.about.get("command", "") if comparison.exists() else ""
+    Runs of heads that had more seeds than others are made by it too.
+    """
+    config = config_of(next(iter(runs.values()))[0])
+    heads = ",".join(head_text(config_of(found[0]).head) for found in runs.values())
+    words = ["arcwise", "compare", config.recipe, "--heads", heads, "--seeds", str(max(map(len, runs.values())))]
+    known = flat(dataclasses.asdict(recipe(config.recipe))) if config.recipe in RECIPES else {}
+    for key, value in flat(dataclasses.asdict(config)).items():
+        if known.get(key) != value and not key.startswith("head.") and key not in ("seed", "recipe", "init"):
+            words += ["--set", f"{key}={value}"]
+    return shlex.join(words)

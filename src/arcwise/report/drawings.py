@@ -269,19 +269,8 @@ def training_curves(about: Subject) -> Drawn:
     )
     shown = []
     for key, title, factor, logarithmic in wanted:
-        curves = []
-        for head, runs in about.runs.items():
-            series = [
-                [(e["epoch"], factor * e[key]) for e in run.journal("evaluation") if e.get(key) is not None]
-                for run in runs
-            ]
-            same = len({tuple(e for e, _ in s) for s in series}) == 1
-            if all(len(s) > 1 for s in series) and same:
-                curves.append(
-                    training.Curve(
-                        head, np.array([e for e, _ in series[0]]), np.array([[v for _, v in s] for s in series])
-                    )
-                )
+        every = [curve_of(head, runs, key, factor) for head, runs in about.runs.items()]
+        curves = [curve for curve in every if curve is not None]
         if curves:
             shown.append(training.Panel(title, curves, logarithmic=logarithmic))
     if shown:
@@ -291,6 +280,18 @@ def training_curves(about: Subject) -> Drawn:
             "the largest.",
             training.draw(shown),
         )
+
+
+def curve_of(head: str, runs: list[Run], key: str, factor: float) -> training.Curve | None:
+    """One number over the epochs, of the runs that were judged at the same epochs as the first of them."""
+    series = [
+        {e["epoch"]: factor * e[key] for e in run.journal("evaluation") if e.get(key) is not None} for run in runs
+    ]
+    series = [values for values in series if len(values) > 1]
+    alike = [values for values in series if values.keys() == series[0].keys()]
+    if not alike:
+        return None
+    return training.Curve(head, np.array(list(alike[0])), np.array([list(values.values()) for values in alike]))
 
 
 def dunn_over_epochs(about: Subject) -> Drawn:
@@ -306,7 +307,7 @@ def dunn_over_epochs(about: Subject) -> Drawn:
                 name = dunn_name(a, b, d)
                 curves = [
                     training.Curve(
-                        head, np.arange(len(found[0])), np.maximum([[e[name] for e in run] for run in found], 1e-4)
+                        head, np.arange(len(found[0])), np.maximum([[e[name] for e in run] for run in found], 1e-2)
                     )
                     for head, found in series.items()
                 ]
