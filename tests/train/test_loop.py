@@ -477,7 +477,7 @@ def test_fine_tuning_starts_from_the_model_with_prototypes_at_class_means(tmp_pa
 
 def test_fine_tuning_runs_and_resumes_like_any_run(tmp_path, start):
     config = dataclasses.replace(
-        small("data.source=digits[5-9]", "train.batch_norm=frozen", "train.epochs=3"), init=str(start.path)
+        small("data.source=digits[5-9]", "train.batch_norm=frozen", "train.epochs=8"), init=str(start.path)
     )
     run = train(config, tmp_path / "run", device="cpu")
     before = run.metrics["test"]

@@ -37,15 +37,15 @@ def draw(shown: list[Panel], *, title: str = "") -> Figure:
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
-    """Points first, boundaries and centres above them."""
+    """Centres first, so that tight classes are seen on them; then points and boundaries."""
     found, extent = panel.embeddings, panel.extent
-    class_points(axes, found.x, found.y)
     if panel.grid is not None:
         axis, winner = panel.grid.axis, panel.grid.winner
         for c in np.unique(winner):
             axes.contour(axis, axis, winner == c, levels=[0.5], colors="0.25", linewidths=0.9, linestyles="-")
     if found.prototypes is not None and found.prototypes.shape[-1] == 2:
         draw_centres(axes, found.prototypes, extent)
+    class_points(axes, found.x, found.y)
     axes.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal", title=panel.title)
     axes.plot(0, 0, "+", color="0.2", markersize=8, markeredgewidth=1.2)
     if panel.note:
@@ -59,6 +59,6 @@ def draw_centres(axes: Axes, w: np.ndarray, extent: float) -> None:
     for c, centres in enumerate(w):
         for centre in centres * scale:
             arrow = {"arrowstyle": "-|>", "color": "white", "linewidth": 4.5, "mutation_scale": 16}
-            axes.annotate("", centre, (0, 0), arrowprops=arrow)
+            axes.annotate("", centre, (0, 0), arrowprops=arrow, zorder=1)
             arrow |= {"color": class_colour(c), "linewidth": 2.4}
-            axes.annotate("", centre, (0, 0), arrowprops=arrow)
+            axes.annotate("", centre, (0, 0), arrowprops=arrow, zorder=1)

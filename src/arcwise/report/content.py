@@ -384,8 +384,9 @@ def sweep_sentences(about: Subject) -> list[str]:
             for i, s in enumerate(base.s)
             if s in top.s and top.values[:, list(top.s).index(s)].min() > base.values[:, i].max()
         ]
+        label = METRICS[name].label
         out.append(
-            f"{METRICS[name].label}: at equal s the largest margin ({top.label}) has the better mean than "
+            f"{label[0].upper()}{label[1:]}: at equal s the largest margin ({top.label}) has the better mean than "
             f"{base.label} at "
             f"{len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at {len(sure)} "
             "of them."
@@ -495,4 +496,15 @@ def compared(runs: dict[str, list[Run]]) -> str:
     for key, value in flat(dataclasses.asdict(config)).items():
         if known.get(key) != value and not key.startswith("head.") and key not in ("seed", "recipe", "init"):
             words += ["--set", f"{key}={value}"]
-    return shlex.join(words)
+    return folded(shlex.join(words))
+
+
+def folded(command: str, width: int = 92) -> str:
+    """A long command over several lines, broken after commas and before options, as a shell joins it again."""
+    lines = [""]
+    for piece in re.findall(r"[^, ]+,?| ", command):
+        if len(lines[-1]) + len(piece) > width:
+            lines[-1] += "\\"
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)

@@ -66,7 +66,7 @@ def coordinates(found: Embeddings, last: Embeddings) -> np.ndarray:
 
 
 def sprites(about: Subject, found: Embeddings) -> tuple[str, int]:
-    """One PNG with the image of every point, 32 in a row; empty where the images cannot be had."""
+    """One picture with the image of every point, 32 in a row; empty where the images cannot be had."""
     from PIL import Image
 
     part = "validation" if any(about.has_snapshots(head, "validation") for head in about.heads) else "test"
@@ -80,5 +80,6 @@ def sprites(about: Subject, found: Embeddings) -> tuple[str, int]:
         picture = Image.fromarray(pixels_of(images, int(row)).squeeze())
         sheet.paste(picture.resize((side, side)), (i % 32 * side, i // 32 * side))
     buffer = io.BytesIO()
-    sheet.save(buffer, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode(), side
+    kind = "JPEG" if sheet.mode == "RGB" else "PNG"  # photographs, or drawings in grey
+    sheet.save(buffer, kind, quality=88, optimize=True)
+    return f"data:image/{kind.lower()};base64," + base64.b64encode(buffer.getvalue()).decode(), side
