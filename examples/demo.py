@@ -36,7 +36,9 @@ FULL = "arcwise compare mnist5-2d --heads softmax,softmax-bias,normface,arcface 
 def settings(source: str, limit: int, epochs: int) -> Config:
     """The published experiment on a part of MNIST, or the same on scikit-learn's digits where MNIST cannot be had."""
     base = overridden(recipe("mnist5-2d"), [f"data.limit={limit}", f"train.epochs={epochs}", "train.snapshots=true"])
-    small = overridden(base, ["data.source=digits[0-4]", f"train.epochs={5 * epochs}", "train.batch=64"])
+    small = overridden(
+        base, ["data.source=digits[0-4]", "data.limit=0", f"train.epochs={5 * epochs}", "train.batch=64"]
+    )
     if source == "digits":
         return small
     try:

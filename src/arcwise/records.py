@@ -239,7 +239,11 @@ class Run:
 
     def refuse_strangers(self) -> None:
         """Raises when the folder holds files but no run: they are somebody else's."""
-        if not self.exists() and self.path.is_dir() and any(item.name != ".lock" for item in self.path.iterdir()):
+        if (
+            not self.exists()
+            and self.path.is_dir()
+            and any(not item.name.startswith(".") for item in self.path.iterdir())
+        ):
             raise ArcwiseError(f"{self.path} holds other files. Choose another --out.")
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,16 @@ def test_other_settings_in_the_same_folder_are_refused(finished):
     comparison, _ = finished
     with pytest.raises(ArcwiseError, match=r"train\.epochs was 2, now 3"):
         compare(overridden(BASE, ["train.epochs=3"]), ["softmax"], comparison.path, seeds=[0], workers=1, device="cpu")
+    assert len(Comparison.open(comparison.path).heads) > 1  # what was there is still told
+
+
+def test_what_a_killed_process_left_is_no_strangers_file(tmp_path):
+    base, out = overridden(BASE, ["train.epochs=1"]), tmp_path / "c"
+    compare(base, ["softmax"], out, seeds=[0], workers=1, device="cpu")
+    shutil.rmtree(out / "softmax-seed0")
+    (out / "softmax-seed0").mkdir()
+    (out / "softmax-seed0" / ".config.json.99.part").write_text("{")
+    compare(base, ["softmax"], out, seeds=[0], workers=1, device="cpu")
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):

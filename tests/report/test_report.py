@@ -54,7 +54,7 @@ def test_the_page_needs_nothing_else(folder):
 
 def test_every_mean_in_the_tables_is_one_of_metrics_json(folder):
     page = (folder / "report.html").read_text()
-    found = json.loads((folder / "metrics.json").read_text())["metrics"]
+    found = json.loads((folder / "metrics.json").read_text())["report"]["metrics"]
     mean = found["accuracy"]["heads"]["ArcFace m=0.3 s=8"]["mean"]
     assert f"{100 * mean:.2f} ±" in page
     every = {
@@ -152,7 +152,8 @@ def test_a_conclusion_says_so_when_arcface_did_not_win():
     open_ = conclusions.sentences(table(softmax=(0.80, 0.92), ArcFace=(0.90, 0.81)))
     assert "no difference is shown" in open_[0]
     one = conclusions.sentences(table(softmax=(0.80,), ArcFace=(0.90,)))
-    assert "no difference is shown" in one[0]
+    assert "no difference can be judged" in one[0]
+    assert "nothing to compare" in conclusions.sentences(table(ArcFace=(0.90, 0.91)))[0]
 
 
 def test_the_worked_numbers_are_those_of_the_documents():
@@ -167,7 +168,32 @@ def test_the_worked_numbers_are_those_of_the_documents():
 
 def test_labels_and_scales():
     config = overridden(recipe("digits-2d"), ["head.name=cosface:m=0.2,s=7"])
-    assert label(config) == "CosFace m=0.2 s=7" and scale_and_margin(label(config)) == (7.0, 0.2)
+    assert label(config) == "CosFace m=0.2 s=7"
+
+
+def test_a_run_given_twice_counts_once(folder):
+    assert all(len(runs) == 2 for runs in subject([folder, folder, folder / "arcface-seed0"]).runs.values())
+
+
+def test_only_normface_and_arcface_have_a_place_in_a_sweep():
+    assert label(overridden(recipe("digits-2d"), ["head.name=arcface:s=16"])) == "ArcFace m=0.5 s=16"
+    assert scale_and_margin("SphereFace m=1.5 s=8") is None and scale_and_margin("CosFace m=0.2 s=8") is None
+
+
+def test_nine_heads_are_a_report_of_their_own(tmp_path):
+    heads = [f"arcface:m={m},s={s}" for m in (0.1, 0.3) for s in (1, 4, 16)] + [f"normface:s={s}" for s in (1, 4, 16)]
+    base = overridden(recipe("digits-2d"), ["train.epochs=1"])
+    made = compare(base, heads, tmp_path / "c", seeds=[0], workers=1, device="cpu")
+    assert code_of(["figures", str(made[0].path), "--only", "sweep"]) == 0
+    assert (made[0].path / "figures" / "sweep.png").is_file()
+
+
+def test_names_with_signs_of_formulas_are_drawn_as_they_are():
+    from arcwise.figures import class_legend, image, panels
+
+    with panels(1) as (figure, _):
+        class_legend(figure, ("a$b$c", r"$\frac{$", "<!-- <script>"))
+        assert image(figure).startswith(b"\x89PNG")
 
 
 def test_typst_signs_in_text_stay_text():

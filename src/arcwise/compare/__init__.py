@@ -8,6 +8,7 @@ from arcwise.compare.plan import Comparison, jobs, started
 from arcwise.compare.table import Table, tabulated
 from arcwise.compare.workers import Listener, default_workers, trained
 from arcwise.config import Config
+from arcwise.records import Run
 
 
 def compare(
@@ -27,13 +28,21 @@ def compare(
     Runs that are finished are reused; a comparison that was stopped or killed goes on where it was. `workers`
     processes share the machine; 0 lets the device decide.
     """
-    from arcwise.train.setup import built_head
+    from arcwise.train.setup import built_head, same_config
 
     todo = jobs(base, heads, seeds, Path(out))
     for job in todo[: len(heads)]:
         built_head(job.config.head, job.config.model.dim, 2)  # a head that cannot be built is refused at once
-    comparison = started(Path(out), base, heads, seeds, command)
-    trained(
-        todo, workers=workers or default_workers(device, len(todo)), device=device, data_dir=data_dir, listener=listener
-    )
-    return comparison, tabulated(comparison)
+    with Run(Path(out)).locked():
+        for job in todo:
+            if Run(job.path).exists():
+                same_config(Run.open(job.path), job.config)  # refused before comparison.json is touched
+        comparison = started(Path(out), base, heads, seeds, command)
+        trained(
+            todo,
+            workers=workers or default_workers(device, len(todo)),
+            device=device,
+            data_dir=data_dir,
+            listener=listener,
+        )
+        return comparison, tabulated(comparison)

@@ -82,7 +82,7 @@ def parsed_heads(text: str) -> list[str]:
     ['softmax', 'arcface:m=0.3,s=16', 'normface']
     """
     heads: list[str] = []
-    for word in (word.strip() for word in text.split(",")):
+    for word in (word.strip().lower() for word in text.split(",")):
         if not word:
             raise ArcwiseError(
                 f"heads are separated by one comma each, as in softmax,arcface:m=0.3,s=16; got {text!r}."

@@ -49,8 +49,13 @@ def trained(
 ) -> None:
     """Trains and measures every job that is not finished yet; a job that fails ends the comparison with its message."""
     if workers == 1:
-        for job in jobs:
-            finish(job, device=device, data_dir=data_dir, tell=lambda event, job=job: listener(job, event))
+        from arcwise.train.signals import Interrupted
+
+        try:
+            for job in jobs:
+                finish(job, device=device, data_dir=data_dir, tell=lambda event, job=job: listener(job, event))
+        except (Interrupted, KeyboardInterrupt):
+            raise Stopped("stopped; all runs are saved.") from None
         return
     with obeying():
         crew = hired(min(workers, len(jobs)), device, data_dir)
@@ -179,6 +184,8 @@ def work(pipe: Connection, device: str, data_dir: Path | None) -> None:
                 raise
             except ArcwiseError as error:
                 tell({"kind": "failed", "message": str(error)})
+            except Exception as error:  # a mistake of ours: its text must reach the person
+                tell({"kind": "failed", "message": f"{type(error).__name__}: {error}"})
 
 
 def finish(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[dict[str, Any]], None]) -> None:

@@ -21,7 +21,7 @@ CLASS_COLOURS = (
 STYLE: dict[Any, Any] = {
     "figure.dpi": 100, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
     "legend.fontsize": 10.5, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 2.2,
-    "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False,
+    "text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False,
 }  # fmt: skip
 
 

@@ -49,6 +49,13 @@ def sentences(table: Table) -> list[str]:
     """The conclusion: one paragraph per rival, then what it amounts to."""
     head, names = champion(table), judged(table)
     rivals = [other for other in table.heads if other != head]
+    if not rivals:
+        return ["One head was trained, so there is nothing to compare it with."]
+    if min(map(len, table.seeds.values())) < 2:
+        return [
+            "With one seed no difference can be judged: another seed may turn it round.",
+            best_sentence(table, names),
+        ]
     out, tally = [], {"better": 0, "worse": 0, "open": 0}
     for other in rivals:
         by = {kind: [n for n in names if verdict(table, n, head, other) == kind] for kind in tally}
@@ -64,8 +71,7 @@ def sentences(table: Table) -> list[str]:
         if not by["better"] and text:
             text = f"{head} against {other}: {text[0].lower()}{text[1:]}"
         out.append(text + ".")
-    if rivals:
-        out.append(overall(table, head, tally))
+    out.append(overall(table, head, tally))
     out.append(best_sentence(table, names))
     return out
 

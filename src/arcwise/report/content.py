@@ -17,7 +17,7 @@ from arcwise.recipes import RECIPES, recipe
 from arcwise.records import Run
 from arcwise.report import conclusions, worked
 from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
-from arcwise.report.drawings import PUBLISHED, dunn_series, sweep_lines
+from arcwise.report.drawings import PUBLISHED, dunn_series, is_published, sweep_lines
 from arcwise.report.subject import Subject, config_of, scale_and_margin
 from arcwise.train.setup import flat, head_text
 
@@ -286,7 +286,7 @@ def published(about: Subject) -> list[Block]:
     """Which variants pass near both published numbers, and when."""
     plain = [h for h in about.heads if h == "softmax"]
     normal = [h for h in about.heads if h.startswith("NormFace")]
-    if about.config.recipe != "mnist5-2d" or not plain or not normal:
+    if not is_published(about) or not plain or not normal:
         return []
     found = []
     soft, norm = dunn_series(about, plain[0]), dunn_series(about, normal[0])
@@ -431,18 +431,16 @@ def discussion(about: Subject) -> list[Block]:
     """What the spread says, and what was not measured."""
     table = about.table
     out = []
-    if "accuracy" in table.values and len(table.heads) > 1:
+    if "accuracy" in table.values and len(table.heads) > 1 and min(map(len, table.seeds.values())) > 1:
         means = {head: table.spread("accuracy", head) for head in table.heads}
         gap = max(s.mean for s in means.values()) - min(s.mean for s in means.values())
         noise = max(s.deviation for s in means.values())
-        words = "less than" if gap < noise else "more than"
-        out.append(
-            f"On classes that were trained on, mean accuracies lie within {100 * gap:.2f} points of each other, "
-            f"{words} the "
-            f"largest spread over seeds ({100 * noise:.2f}). What a margin changes first is the geometry, not the "
-            "number of "
-            "right answers."
-        )
+        words = "less" if gap < noise else "more"
+        text = f"On classes that were trained on, mean accuracies lie within {100 * gap:.2f} points of each other, "
+        text += f"{words} than the largest spread over seeds ({100 * noise:.2f})."
+        if gap < noise:
+            text += " What the heads change here is the geometry, not the number of right answers."
+        out.append(text)
     if "angle-own" in table.values:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(

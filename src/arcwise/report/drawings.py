@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,6 @@ from arcwise.records import Embeddings, Run, read_json, write
 from arcwise.report.subject import Subject, config_of, scale_and_margin
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from arcwise.data import Images
 
 GLANCE = (
@@ -55,17 +53,26 @@ class Drawing(NamedTuple):
 
     name: str
     caption: str
-    figure: Figure
+    figure: Any
 
 
 def drawings(about: Subject, *, only: str = "") -> Iterator[Drawing]:
     """Every picture that these runs allow, in the order of the report; `only` picks one by its name."""
     for name, draw in FIGURES.items():
         if only in ("", name):
-            yield from (Drawing(name, caption, figure) for caption, figure in draw(about))
+            try:
+                yield from (Drawing(name, caption, figure) for caption, figure in draw(about))
+            except ArcwiseError:
+                if only:  # asked for by name: say why it cannot be; else the others go on without it
+                    raise
 
 
-Drawn = Iterator[tuple[str, "Figure"]]
+def is_published(about: Subject) -> bool:
+    """Whether this is the experiment whose two Dunn indices were published."""
+    return about.config.recipe == "mnist5-2d" and about.config.data.source.startswith("mnist")
+
+
+Drawn = Iterator[tuple[str, Any]]
 
 
 def shown_heads(about: Subject) -> list[str]:
@@ -299,7 +306,7 @@ def dunn_over_epochs(about: Subject) -> Drawn:
     series = {head: dunn_series(about, head) for head in shown_heads(about)}
     if not all(len(found) and found[0] for found in series.values()):
         return
-    lines = PUBLISHED if about.config.recipe == "mnist5-2d" else ()
+    lines = PUBLISHED if is_published(about) else ()
     for distance in clusters.DISTANCES:
         shown = []
         for a, b, d in DUNN:

@@ -14,7 +14,7 @@ from arcwise.errors import ArcwiseError
 from arcwise.figures import image, offscreen
 from arcwise.figures.animation import Track, movie
 from arcwise.metrics.identification import has_linear_head
-from arcwise.records import write
+from arcwise.records import read_json, write
 from arcwise.report.blocks import Film, Picture, Viewer
 from arcwise.report.content import content, title
 from arcwise.report.drawings import WIDTHS, drawings, reach, run_series
@@ -42,6 +42,8 @@ def report(
     numbers = as_json(about.table, about.config.recipe)
     if about.sweep_table is not None:
         numbers["sweep"] = as_json(about.sweep_table, about.config.recipe)["metrics"]
+    if (out / "comparison.json").is_file() and (out / "metrics.json").is_file():  # the comparison's own table stays
+        numbers = {**read_json(out / "metrics.json"), "report": numbers}
     written = [write(out / "metrics.json", json.dumps(numbers, indent=1))]
     pictures = figures(about, out, tell=tell)
     films = animations(about, out, tell=tell)

@@ -91,7 +91,7 @@ def _(block: Code, folder: Path) -> str:
 
 @render.register
 def _(block: Viewer, folder: Path) -> str:
-    data = block.data.replace("</", "<\\/")
+    data = block.data.replace("<", "\\u003c")
     return (
         f'<figure class="viewer"><div id="viewer"></div><figcaption>{inline(block.caption)}</figcaption></figure>'
         f'<script type="application/json" id="viewer-data">{data}</script>'

@@ -12,7 +12,7 @@ from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph
 from arcwise.report.page import compiler
 
 SETTINGS = """
-#set document(title: "TITLE")
+#set document(title: PLAIN)
 #set page(paper: "a4", margin: (x: 2.1cm, y: 2.2cm), numbering: "1", header: context {
   if counter(page).get().first() > 1 [#set text(8.5pt, fill: gray); TITLE #h(1fr) arcwise] })
 #set text(size: 10.5pt, lang: "en")
@@ -41,12 +41,15 @@ def paper(title: str, subtitle: str, blocks: list[Block], folder: Path) -> bytes
     compiled = compiler()
     if compiled is None:
         raise ArcwiseError('a PDF needs typst: pip install "arcwise[report]". Or leave --pdf out.')
-    head = SETTINGS.replace("SUBTITLE", escaped(subtitle)).replace("TITLE", escaped(title))
+    quoted = '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    head = SETTINGS.replace("PLAIN", quoted).replace("SUBTITLE", escaped(subtitle)).replace("TITLE", escaped(title))
     source = head + "\n\n".join(filter(None, (typeset(block) for block in blocks)))
     beside = folder / ".report.typ"  # Typst finds pictures beside its source
     try:
         beside.write_text(source)
         return bytes(compiled(str(beside), root=str(folder)))
+    except RuntimeError as error:
+        raise ArcwiseError(f"Typst could not set the PDF: {str(error).splitlines()[0]}. Try --html.") from error
     finally:
         beside.unlink(missing_ok=True)
 

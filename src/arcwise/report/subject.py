@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import re
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from arcwise.compare.plan import Comparison
 from arcwise.compare.table import Table, table_of
 from arcwise.config import Config
 from arcwise.errors import ArcwiseError
+from arcwise.margins import MARGINS
 from arcwise.records import Embeddings, Run
 
 SWEEP_FROM = 9  # a comparison of this many heads or more is shown as a sweep
@@ -77,8 +80,11 @@ def subject(paths: list[Path]) -> Subject:
     """What the given runs and comparisons are about, sorted into table, sweep and imbalanced run."""
     runs: dict[str, list[Run]] = {}
     sweep: dict[str, list[Run]] = {}
-    imbalanced = None
+    imbalanced, seen = None, set()
     for run, many in found(paths):
+        if run.path.resolve() in seen:
+            continue
+        seen.add(run.path.resolve())
         if not run.finished:
             raise ArcwiseError(f"{run.path} is not finished. Go on with: {run.resume_command}")
         config = config_of(run)
@@ -87,19 +93,46 @@ def subject(paths: list[Path]) -> Subject:
         else:
             (sweep if many else runs).setdefault(label(config), []).append(run)
     if not runs:
-        raise ArcwiseError("there is no finished run to report on beside sweeps: name a run or a comparison as well.")
-    unlike = {
-        (config_of(r).recipe, config_of(r).data.source, config_of(r).model.dim) for many in runs.values() for r in many
-    }
-    if len(unlike) > 1:
-        said = "; ".join(f"{recipe} on {source}, d = {dim}" for recipe, source, dim in sorted(unlike))
-        raise ArcwiseError(f"one report is about one experiment, these are several: {said}. Report on each by itself.")
+        runs = dict(sweep)
+    if not runs:
+        raise ArcwiseError("there is no finished run beside the imbalanced one: name a comparison as well.")
+    refuse_mixtures([run for many in (*runs.values(), *sweep.values()) for run in many])
+    for head, many in runs.items():
+        seeds = [run.about.get("seed") for run in many]
+        if len(set(seeds)) < len(seeds):
+            raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
     return Subject(runs, sweep, imbalanced)
 
 
+# What may differ between runs of one experiment: it changes what is kept of a run, not what it learns.
+ASIDE = ("snapshots", "evaluate_every", "journal_every", "checkpoint_every", "tensorboard", "compile", "record")
+
+
+def refuse_mixtures(runs: list[Run]) -> None:
+    """Raises when runs differ in more than head and seed."""
+    seen: dict[str, tuple[str, dict]] = {}
+    for run in runs:
+        config = dataclasses.asdict(config_of(run))
+        facts = {key: config[key] for key in ("recipe", "data", "model")}
+        facts["train"] = {key: value for key, value in config["train"].items() if key not in ASIDE}
+        seen.setdefault(json.dumps(facts, sort_keys=True), (str(run.path), facts))
+    if len(seen) > 1:
+        (first, a), (second, b) = list(seen.values())[:2]
+        unlike = [
+            f"{part}.{key}" if isinstance(a[part], dict) else part
+            for part in a
+            for key in (a[part] if isinstance(a[part], dict) else [""])
+            if (a[part][key] != b[part][key] if isinstance(a[part], dict) else a[part] != b[part])
+        ]
+        raise ArcwiseError(
+            f"one report is about one experiment, these are several: {first} and {second} differ in "
+            f"{', '.join(unlike[:6])}. Report on each by itself."
+        )
+
+
 def found(paths: list[Path]):
-    """Every run of the paths, and whether it belongs to a sweep."""
-    for path in paths:
+    """Every run of the paths once, and whether it belongs to a sweep."""
+    for path in dict.fromkeys(path.resolve() if path.exists() else path for path in paths):
         if Comparison(path).exists():
             comparison = Comparison.open(path)
             by_head = comparison.runs()
@@ -126,15 +159,25 @@ def label(config: Config) -> str:
     head = config.head
     given = re.findall(r"([a-z_]+)=([^,]+)", head.name.partition(":")[2])
     given += [(key, f"{value:g}") for key, value in (("m", head.m), ("s", head.s), ("k", head.k)) if value is not None]
+    if "m" not in dict(given) and head.kind in MARGINS:
+        given += [("m", f"{p.default:g}") for p in margin_parameters(head.kind) if p.name == "m"]
     name = NAMES.get(head.kind, head.kind)
     return " ".join([name, *(f"{key}={value}" for key, value in sorted(dict(given).items()))])
 
 
+def margin_parameters(kind: str) -> list[inspect.Parameter]:
+    """The parameters of a margin that have a number as their default."""
+    found = inspect.signature(MARGINS[kind]).parameters.values()
+    return [p for p in found if isinstance(p.default, int | float) and not isinstance(p.default, bool)]
+
+
 def scale_and_margin(head: str) -> tuple[float, float] | None:
-    """s and m out of a label; NormFace has m = 0, and a linear head neither.
+    """s and m out of a label of NormFace (m = 0) or ArcFace; other heads have no place in a sweep over both.
 
     >>> scale_and_margin("ArcFace m=0.5 s=16"), scale_and_margin("NormFace s=8"), scale_and_margin("softmax")
     ((16.0, 0.5), (8.0, 0.0), None)
     """
     given = dict(re.findall(r"(\w+)=([-\d.]+)", head))
+    if not head.startswith(("NormFace", "ArcFace")):
+        return None
     return (float(given["s"]), float(given.get("m", 0.0))) if "s" in given else None
