@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from arcwise.admit import admit, admit_embeddings, working_dtype
 from arcwise.config import LINEAR_HEADS
-from arcwise.errors import ArcwiseError, count_at_least, flag, number_in, one_of, unknown
+from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
 from arcwise.margins import MARGINS, margin_from, parsed
 from arcwise.ops import ENGINES, own_cosine, split_lse
 from arcwise.sphere import Others, clip, cosines, length, normalise
@@ -75,7 +75,7 @@ class Head(nn.Module):
     ):
         super().__init__()
         self.dim, self.classes = count_at_least("dim", dim, 1), count_at_least("classes", classes, 1)
-        self.k = count_at_least("k", k, 1)
+        self.k = count_in("k", k, 1, 1024)
         self.s = number_in("s", s, 1e-6, 1e6, why="It scales the cosines; advise() suggests one.")
         self.margin = margin_from(margin)
         self.engine, self.gradient = one_of("engine", engine, ENGINES), one_of("gradient", gradient, GRADIENTS)

@@ -40,7 +40,9 @@ def run(
 
         raise ArcwiseError(f"no number is called {only!r}. Names are: {', '.join(list(METRICS)[:12])}, ...")
     if json_:
-        print(json.dumps(found))
+        print(
+            json.dumps({path: {n: values[n] for n in fnmatch.filter(values, only)} for path, values in found.items()})
+        )
         return
     from arcwise.metrics.summary import METRICS, shown
 

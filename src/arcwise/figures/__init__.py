@@ -69,7 +69,8 @@ def class_legend(figure: Figure, names: tuple[str, ...], *, title: str = "", mos
     marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i)) for i in range(min(len(names), most))]
     labels = list(names[:most]) + ([f"and {len(names) - most} more"] if len(names) > most else [])
     marks += [Line2D([], [], linestyle="")] * (len(labels) - len(marks))
-    figure.legend(marks, labels, loc="outside lower center", ncols=min(len(labels), 13), title=title or None)
+    columns = min(len(labels), 13, max(1, int(figure.get_figwidth() * 8) // (max(map(len, labels)) + 5)))
+    figure.legend(marks, labels, loc="outside lower center", ncols=columns, title=title or None)
 
 
 def image(figure: Figure, kind: str = "png", *, close: bool = True) -> bytes:

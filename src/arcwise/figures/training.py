@@ -59,6 +59,7 @@ def draw(shown: list[Panel], *, most: int = 4, high: float = 3.8) -> Figure:
             if panel.logarithmic:
                 place.set_yscale("log")
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
+            place.xaxis.get_major_locator().set_params(integer=True)
         marks, labels = axes[0].get_legend_handles_labels()
         figure.legend(marks, labels, loc="outside lower center", ncols=min(len(labels), 5))
     return figure

@@ -396,7 +396,7 @@ def sweep_sentences(about: Subject) -> list[str]:
             out.append(
                 f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats "
                 f"{top.label} at "
-                f"s = {top.s[-1]:g} ({high:.2f}). The scale moves the index as much as the margin does."
+                f"s = {top.s[-1]:g} ({high:.2f}). So an index says little about a margin unless the scale is said too."
             )
     out.append(
         "Why a small s keeps pulling: with c classes the loss of a sample at its centre is log(1 + (c - 1) e^(-s (1 "
@@ -454,7 +454,7 @@ def discussion(about: Subject) -> list[Block]:
         out.append(
             f"On classes nobody has seen the best mean AUC over pairs is {cell(table, 'unseen-auc', best)} % ({best}). "
             + (
-                "Two dimensions are chosen to be looked at; they leave little room for new classes."
+                "So few dimensions are chosen to be looked at; they leave little room for new classes."
                 if about.dim <= 3
                 else ""
             )
