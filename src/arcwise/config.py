@@ -68,7 +68,7 @@ class ModelConfig:
     pretrained: bool = False  # timm models only
 
     def __post_init__(self) -> None:
-        count_in("model.dim", self.dim, 1, 2**16)
+        count_in("model.dim", self.dim, 2, 2**16)
         number_in("model.dropout", self.dropout, 0.0, 0.95)
 
 

@@ -169,7 +169,9 @@ class Run:
         """The resolved configuration, as plain values; `Config.from_json(json.dumps(...))` makes it one again."""
         config = self.about.get("config")
         if not isinstance(config, dict):
-            raise ArcwiseError(f"{self.path / 'config.json'} names no configuration. Choose another --out.")
+            raise ArcwiseError(
+                f"{self.path / 'config.json'} names no configuration. Put the file back, or begin again elsewhere."
+            )
         return config
 
     @property
@@ -271,7 +273,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ArcwiseError(f"{path} cannot be read: {error}. Choose another --out, or put the file back.") from None
+        raise ArcwiseError(f"{path} cannot be read: {error}. Put the file back, or begin again elsewhere.") from None
     if not isinstance(values, dict):
         raise ArcwiseError(f"{path} does not hold a table of values.")
     return values

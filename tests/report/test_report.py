@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,15 +12,19 @@ import pytest
 
 from arcwise.cli import code_of
 from arcwise.compare import compare
+from arcwise.compare.measure import measure
 from arcwise.compare.table import Table
 from arcwise.config import overridden
 from arcwise.errors import ArcwiseError
+from arcwise.margins import MARGINS
 from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.report import conclusions
-from arcwise.report.drawings import FIGURES
+from arcwise.report.blocks import Paragraph
+from arcwise.report.content import content, numbers
+from arcwise.report.drawings import FIGURES, drawings, run_series
 from arcwise.report.paper import escaped
-from arcwise.report.subject import label, scale_and_margin, subject
+from arcwise.report.subject import NAMES, label, scale_and_margin, subject
 from arcwise.report.worked import blocks as worked
 
 SHORT = ["train.epochs=2", "data.source=digits[0-4]", "data.unseen=5-9", "train.snapshots=true"]
@@ -227,3 +232,105 @@ def test_reading_a_report_needs_no_torch_for_its_metrics():
     code = f"import sys; sys.modules['torch'] = None; import {modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------------ what is damaged, gone or not finished
+
+
+@pytest.fixture
+def copied(folder, tmp_path):
+    """A comparison to be damaged: softmax and ArcFace, one seed."""
+    out = tmp_path / "c"
+    out.mkdir()
+    for name in ("softmax-seed0", "arcface-seed0"):
+        shutil.copytree(folder / name, out / name)
+    about = json.loads((folder / "comparison.json").read_text())
+    (out / "comparison.json").write_text(json.dumps({**about, "heads": ["softmax", "arcface"], "seeds": [0]}))
+    return out
+
+
+def paragraphs(about):
+    return " ".join(block.text for block in content(about, {}, [], None) if isinstance(block, Paragraph))
+
+
+def test_an_unfinished_comparison_says_what_is_missing(copied):
+    about = json.loads((copied / "comparison.json").read_text())
+    (copied / "comparison.json").write_text(json.dumps({**about, "seeds": [0, 1, 2]}))
+    assert "4 of the 6 runs of c, which are not finished" in paragraphs(subject([copied]))
+
+
+def test_images_that_changed_since_are_not_shown(copied):
+    for run in copied.glob("*-seed0"):
+        about = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps({**about, "images": "others"}))
+    about = subject([copied])
+    assert about.images("test") is None
+    assert "pictures of the images, because the images are not those" in paragraphs(about)
+    assert not list(drawings(about, only="samples"))
+
+
+def test_a_damaged_snapshot_costs_its_animation_and_says_so(copied):
+    some = sorted((copied / "arcface-seed0" / "embeddings").glob("test-epoch-*"))[0]
+    some.write_bytes(some.read_bytes()[:100])
+    about = subject([copied])
+    assert about.snapshots("ArcFace m=0.3 s=8", "test") == []
+    assert some.name in paragraphs(about)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"of": ["test-epoch-000.safetensors"], "values": [1]}'])
+def test_damaged_numbers_beside_snapshots_are_measured_again(copied, text):
+    kept = copied / "arcface-seed0" / "embeddings" / "dunn-test.json"
+    run = Run.open(kept.parent.parent)
+    before = run_series(run, "test")
+    kept.write_text(text)
+    assert run_series(run, "test") == before
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("arcface-seed0/metrics.json", "{}", "lacks images, steps"),
+        ("comparison.json", '{"format": 1}', "names no heads and seeds"),
+        ("arcface-seed0/config.json", '{"format": 1}', "names no configuration"),
+    ],
+)
+def test_files_with_the_wrong_content_end_in_a_message(copied, capsys, file, text, said):
+    (copied / file).write_text(text)
+    assert code_of(["report", str(copied)]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_journal_with_strange_lines_is_drawn_without_them(copied):
+    with (copied / "arcface-seed0" / "journal.jsonl").open("a") as file:
+        file.write('{"kind": "evaluation", "accuracy": 1.0}\n{"kind": "evaluation", "epoch": 9, "loss": "x"}\n')
+    assert len(list(drawings(subject([copied]), only="training"))) == 1
+
+
+def test_embeddings_that_are_not_finite_name_their_run(copied):
+    run = Run.open(copied / "arcface-seed0")
+    found = run.embeddings("test")
+    found.x[3, 0] = np.nan
+    found.save(run.path / "embeddings" / "test.safetensors")
+    with pytest.raises(ArcwiseError, match=r"arcface-seed0: 1 of .* not finite"):
+        measure(run, again=True)
+
+
+def test_equal_means_are_marked_together():
+    rows = numbers(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9], normface=[0.8, 0.8]), ("accuracy",), "")
+    assert rows.strong == {(0, 1), (0, 2)}
+    assert not numbers(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9]), ("accuracy",), "").strong
+
+
+def test_a_comparison_is_evaluated_run_by_run(folder, capsys):
+    assert code_of(["evaluate", str(folder), "--only", "accuracy", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 8
+
+
+@pytest.mark.parametrize("where", ["arcface-seed0/embeddings/new", "arcface-seed0/config.json"])
+def test_nothing_is_written_into_a_run_or_over_a_file(folder, capsys, where):
+    assert code_of(["figures", str(folder), "--only", "circle", "--out", str(folder / where)]) == 1
+    assert "choose" in capsys.readouterr().err
+
+
+def test_every_margin_has_a_name_of_its_own():
+    assert set(MARGINS) <= set(NAMES)

@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from arcwise.cli.comparison_display import ComparisonDisplay, print_table
-from arcwise.cli.train import configured
+from arcwise.cli.train import Whole, configured
 from arcwise.errors import ArcwiseError, count_in
 
 
@@ -20,11 +20,11 @@ def run(
     /,
     *,
     heads: str = "softmax,softmax-bias,normface,arcface",
-    seeds: int = 3,
+    seeds: Whole = 3,
     set_: Annotated[list[str] | None, Parameter(name="--set", consume_multiple=False)] = None,
     data: str | None = None,
     out: Path | None = None,
-    workers: int = 0,
+    workers: Whole = 0,
     device: str = "auto",
     data_dir: Path | None = None,
     json_: bool = False,
@@ -56,6 +56,7 @@ def run(
     """
     from arcwise.compare import compare
     from arcwise.compare.plan import parsed_heads
+    from arcwise.compare.table import as_json
     from arcwise.compare.workers import Stopped
 
     config = configured(recipe, set_ or [], head=None, data=data)
@@ -78,8 +79,8 @@ def run(
             print(f"\narcwise: {stop or 'stopped.'}\nGo on with the same command.", file=sys.stderr)
             sys.exit(130)
     if json_:
-        print(json.dumps(json.loads((comparison.path / "metrics.json").read_text())))
+        print(json.dumps(as_json(table, config.recipe)))
         return
     print_table(table)
     print(f"\n{comparison.path} holds one run per head and seed, and metrics.json with every number.")
-    print(f"Next: arcwise report {comparison.path}")
+    print(f"Next: arcwise report {shlex.quote(str(comparison.path))}")

@@ -72,8 +72,7 @@ class ComparisonDisplay:
         if self.live is None:
             took = f"{event['seconds']:.0f} s" if name in self.steps else "there already"
             print(
-                f"[{self.done}/{self.total}] {name}: accuracy {event['accuracy']:.2%}, {took}, "
-                f"{clock(self.left())} left",
+                f"[{self.done}/{self.total}] {name}: accuracy {event['accuracy']:.2%}, {took}{self.left()}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -83,12 +82,15 @@ class ComparisonDisplay:
         if self.live is None and time.monotonic() - self.line_at > 10.0:
             self.line_at = time.monotonic()
             now = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
-            print(f"[{self.done}/{self.total}] {now}; {clock(self.left())} left", file=sys.stderr, flush=True)
+            print(f"[{self.done}/{self.total}] {now}{self.left()}", file=sys.stderr, flush=True)
 
-    def left(self) -> float:
-        """Seconds still to go, from what was done so far."""
-        made = self.done - self.reused + sum(self.shares.values())
-        return (time.monotonic() - self.began) * (self.total - self.done - sum(self.shares.values())) / max(made, 0.05)
+    def left(self) -> str:
+        """How long it still takes, from what was trained so far; nothing while there is too little to tell."""
+        under_way = sum(self.shares.values())
+        made = self.done - self.reused + under_way
+        if made < 0.05:
+            return ""
+        return f", {clock((time.monotonic() - self.began) * (self.total - self.done - under_way) / made)} left"
 
     def panel(self) -> Any:
         """The live picture."""
@@ -97,7 +99,7 @@ class ComparisonDisplay:
 
         grid = Grid.grid(padding=(0, 1))
         done = self.done + sum(self.shares.values())
-        left = f"{clock(self.left())} left" if done > 0.1 else "starting"
+        left = self.left().removeprefix(", ") or "starting"
         grid.add_row(ProgressBar(total=self.total, completed=done, width=40), f"{self.done} of {self.total} runs", left)
         for name, state in list(self.states.items()):
             share = self.shares.get(name, 0.0)
@@ -126,5 +128,5 @@ def print_table(table: Table) -> None:
             found = table.spread(name, head)
             text = f"{in_unit(name, found.mean):.2f}"
             cells.append(f"{text} ± {in_unit(name, found.deviation):.2f}" if found.n > 1 else text)
-        grid.add_row(METRICS[name].label + (f" [{unit}]".replace("[", "(").replace("]", ")") if unit else ""), *cells)
+        grid.add_row(METRICS[name].label + (f" ({unit})" if unit else ""), *cells)
     Console(width=None if sys.stdout.isatty() else 160).print(grid)

@@ -6,6 +6,7 @@ import fnmatch
 import json
 import sys
 from pathlib import Path
+from shlex import quote
 
 from arcwise.errors import ArcwiseError
 
@@ -24,7 +25,7 @@ def run(
     Parameters
     ----------
     what
-        Runs, whose metrics.json takes the numbers, or files of embeddings.
+        Runs, whose metrics.json takes the numbers, comparisons (all their finished runs), or files of embeddings.
     unseen
         A second file with embeddings of classes that were not in training.
     only
@@ -34,7 +35,8 @@ def run(
     json_
         Print for a machine.
     """
-    found = {str(path): numbers(path, unseen, again=again) for path in what}
+    every = [path for one in what for path in unfolded(one)]
+    found = {str(path): numbers(path, unseen, again=again) for path in every}
     if not any(fnmatch.filter(values, only) for values in found.values()):
         from arcwise.metrics.summary import METRICS
 
@@ -52,7 +54,20 @@ def run(
             value = values[name]
             text = "∞" if value is None else shown(name, value)
             print(f"{text:>11}  {name:44} {METRICS[name].label}")
-    print(f"Next: arcwise figures {what[0]}", file=sys.stderr)
+    after = f"figures {quote(str(what[0]))}" if what[0].is_dir() else f"evaluate {quote(str(what[0]))} --only 'dunn-*'"
+    print(f"Next: arcwise {after}", file=sys.stderr)
+
+
+def unfolded(path: Path) -> list[Path]:
+    """The finished runs of a comparison; anything else as it is."""
+    from arcwise.compare.plan import Comparison
+
+    if not Comparison(path).exists():
+        return [path]
+    runs = [run.path for many in Comparison.open(path).runs().values() for run in many]
+    if not runs:
+        raise ArcwiseError(f"{path} holds no finished run yet. Go on with: {Comparison(path).about.get('command')}")
+    return runs
 
 
 def numbers(path: Path, unseen: Path | None, *, again: bool) -> dict[str, float | None]:

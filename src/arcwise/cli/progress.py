@@ -125,8 +125,8 @@ class TrainDisplay:
         self.evaluations.append(entry)
         if self.bar is None:
             print(
-                f"epoch {entry['epoch']:3d}  {entry['part']} accuracy {entry['accuracy']:.2%}  "
-                f"own {degrees(entry['angle_own'])}  nearest other {degrees(entry['angle_other'])}",
+                f"epoch {entry['epoch']:3d}  {entry['part']} accuracy {entry['accuracy']:.2%}  own "
+                f"{degrees(entry['angle_own'])}  nearest other {degrees(entry['angle_other'])}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -134,9 +134,9 @@ class TrainDisplay:
     def sentence(self, entry: dict[str, Any]) -> str:
         """One line on a group of steps."""
         return (
-            f"step {entry['step']:,} of {self.start['total']:,}  epoch {entry['epoch']:.1f}  "
-            f"loss {number(entry['loss'])}  accuracy {entry['accuracy']:.2%}  own {degrees(entry['angle_own'])}  "
-            f"nearest other {degrees(entry['angle_other'])}  {entry['images_per_second']:,.0f} images/s  "
+            f"step {entry['step']:,} of {self.start['total']:,}  epoch {entry['epoch']:.1f}  loss "
+            f"{number(entry['loss'])}  accuracy {entry['accuracy']:.2%}  own {degrees(entry['angle_own'])}  nearest "
+            f"other {degrees(entry['angle_other'])}  {entry['images_per_second']:,.0f} images/s  "
             f"{clock(self.left(entry))} left"
         )
 

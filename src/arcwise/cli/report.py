@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -59,7 +60,7 @@ def report(
     zip_
         Put the report, its figures, its numbers and the code into report.zip.
     """
-    needs("matplotlib", *(["typst"] if pdf or not html else []))
+    needs("matplotlib", "typst")  # the page's formulas are set by it too
     from arcwise.report.make import refuse_inside_run
     from arcwise.report.make import report as make
     from arcwise.report.subject import subject
@@ -112,7 +113,8 @@ def figures(
     folder = out or default_out(runs)
     make.refuse_inside_run(folder)
     about, tell = subject(runs), teller()
-    drawn = make.figures(about, folder, only=only, kinds=("png", "svg") if svg else ("png",), tell=tell)
+    kinds = ("png", "svg") if svg else ("png",)
+    drawn = make.figures(about, folder, only=only, kinds=kinds, tell=tell)
     films = make.animations(about, folder, tell=tell) if animate else []
     if terminal():
         print("\r\x1b[K", end="", file=sys.stderr)
@@ -120,6 +122,9 @@ def figures(
         raise ArcwiseError(
             f"these runs do not allow the figure {only!r}: it needs other dimensions, snapshots or a sweep."
         )
-    for file in [*(picture.file for many in drawn.values() for picture in many), *(film.file for film in films)]:
-        print(folder / file)
-    print(f"Next: arcwise report {' '.join(map(str, runs[:3]))}")
+    for picture in (picture for many in drawn.values() for picture in many):
+        for kind in kinds:
+            print((folder / picture.file).with_suffix(f".{kind}"))
+    for film in films:
+        print(folder / film.file)
+    print(f"Next: arcwise report {shlex.join(map(str, runs[:3]))}")

@@ -6,17 +6,30 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from arcwise.cli.progress import TrainDisplay, degrees
 from arcwise.config import Config, overridden
 from arcwise.errors import ArcwiseError
 from arcwise.recipes import recipe as recipe_config
 from arcwise.records import Run
+
+
+def whole(type_: object, tokens: Sequence[Token]) -> int:
+    """A number without a fraction, which cyclopts would round away."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ArcwiseError(f"it takes a whole number, got {text}.") from None
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
 
 
 def run(
@@ -28,7 +41,7 @@ def run(
     data: str | None = None,
     out: Path | None = None,
     resume: bool = False,
-    seed: int = 0,
+    seed: Whole = 0,
     device: str = "auto",
     init: Path | None = None,
     data_dir: Path | None = None,

@@ -16,16 +16,24 @@ VERSION = 1  # of the numbers' definitions: older ones are measured again
 def measure(run: Run, *, again: bool = False) -> dict[str, Any]:
     """metrics.json with everything measured: numbers by name, confusion matrix, table of classes."""
     metrics = run.metrics
-    if not again and metrics.get("measured_version") == VERSION:
+    if not again and metrics.get("measured_version") == VERSION and is_whole(metrics.get("measured")):
         return metrics
     test, unseen = parts(run)
-    metrics |= {"measured": plain(measured(test, unseen)), "measured_version": VERSION}
+    try:
+        metrics |= {"measured": plain(measured(test, unseen)), "measured_version": VERSION}
+    except ArcwiseError as error:
+        raise ArcwiseError(f"{run.path}: {error}") from None
     if test.prototypes is not None and len(test.names) <= 1000:
         matrix = confusion(test.y, nearest_prototype(test).predicted, len(test.names))
         metrics["confusion"] = matrix.tolist()
         metrics["classes"] = [row._asdict() for row in class_table(matrix, test.names)]
     write(run.path / "metrics.json", json.dumps(metrics, indent=1))
     return metrics
+
+
+def is_whole(found: Any) -> bool:
+    """Whether these are numbers by name, as measuring writes them."""
+    return isinstance(found, dict) and all(value is None or isinstance(value, int | float) for value in found.values())
 
 
 def parts(run: Run) -> tuple[Embeddings, Embeddings | None]:

@@ -37,13 +37,19 @@ class Comparison:
     @classmethod
     def open(cls, path: str | Path) -> Comparison:
         """The comparison in a folder, its format checked."""
-        found = cls(Path(path))
+        found = cls(path := Path(path))
         if not found.exists():
             raise ArcwiseError(
                 f"{path} holds no comparison: there is no comparison.json. Start one with: arcwise compare"
             )
-        if found.about.get("format") != FORMAT:
+        about = found.about
+        if about.get("format") != FORMAT:
             raise ArcwiseError(f"{path} was written in another format; this version of arcwise reads format {FORMAT}.")
+        if not all(isinstance(about.get(key), list) and about[key] for key in ("heads", "seeds")):
+            raise ArcwiseError(
+                f"{path / 'comparison.json'} names no heads and seeds: it is damaged. Give the command that made it "
+                "once more; finished runs are kept."
+            )
         return found
 
     def exists(self) -> bool:
@@ -118,8 +124,8 @@ def jobs(base: Config, heads: list[str], seeds: list[int], out: Path) -> list[Jo
 def started(out: Path, base: Config, heads: list[str], seeds: list[int], command: str) -> Comparison:
     """The comparison in a folder, new or gone on with, its comparison.json written."""
     found = Comparison(out)
-    if not found.exists() and out.is_dir() and any(not item.name.startswith(".") for item in out.iterdir()):
-        raise ArcwiseError(f"{out} holds other files. Choose another --out.")
+    if not found.exists():
+        Run(out).refuse_strangers()
     told = {
         "format": FORMAT, "recipe": base.recipe, "heads": heads, "seeds": seeds, "command": command,
         "config": json.loads(base.to_json()),

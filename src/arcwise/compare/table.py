@@ -59,7 +59,7 @@ def table_of(runs: dict[str, list[Run]]) -> Table:
     ]
     return Table(
         heads=list(runs),
-        seeds={head: [int(run.about["seed"]) for run in found] for head, found in runs.items()},
+        seeds={head: [int(run.config["seed"]) for run in found] for head, found in runs.items()},
         values={
             name: {head: [number(metrics["measured"][name]) for metrics in found] for head, found in measured.items()}
             for name in everywhere

@@ -26,10 +26,13 @@ STYLE: dict[Any, Any] = {
 
 
 def offscreen() -> None:
-    """Draws into memory from now on: no window is ever asked for."""
+    """Draws into memory from now on: no window is ever asked for; letters the font lacks are boxes."""
+    import warnings
+
     import matplotlib
 
     matplotlib.use("Agg")
+    warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
 
 
 def class_colour(i: int) -> str:

@@ -62,8 +62,8 @@ class Movie(NamedTuple):
             return None
         wide, high = (side - side % 2 for side in self.frames[0].size)
         command = (
-            f"ffmpeg -v error -f rawvideo -pix_fmt rgb24 -s {wide}x{high} -r {1000 / MILLISECONDS:g} -i - -c:v libx264 "
-            "-pix_fmt yuv420p -crf 23 -movflags frag_keyframe+empty_moov -f mp4 -"
+            f"ffmpeg -v error -f rawvideo -pix_fmt rgb24 -s {wide}x{high} -r {1000 / MILLISECONDS:g} -i - -c:v "
+            "libx264 -pix_fmt yuv420p -crf 23 -movflags frag_keyframe+empty_moov -f mp4 -"
         )
         raw = b"".join(image.crop((0, 0, wide, high)).tobytes() for image in [*self.frames, *self.frames[-1:] * 20])
         done = subprocess.run(command.split(), input=raw, capture_output=True)

@@ -23,6 +23,7 @@ class Panel(NamedTuple):
 def draw(shown: list[Panel]) -> Figure:
     """Heads side by side; an arrow at the title says which way is better."""
     with panels(len(shown), wide=3.9, high=3.5) as (figure, axes):
+        few = len(shown[0].values) <= 4  # names that have room side by side
         for panel, place in zip(shown, axes, strict=True):
             for i, values in enumerate(panel.values.values()):
                 found, colour = np.asarray(values), COLOURS[i % len(COLOURS)]
@@ -34,6 +35,8 @@ def draw(shown: list[Panel]) -> Figure:
                 title=f"{panel.title} {'↑' if panel.better == 'higher' else '↓'}", xlim=(-0.5, len(panel.values) - 0.3)
             )
             place.title.set_fontsize(11)
-            place.set_xticks(range(len(panel.values)), [name.replace(" ", "\n") for name in panel.values], fontsize=9)
+            names = [name.replace(" ", "\n", 1 if few else 0) for name in panel.values]
+            place.set_xticks(range(len(names)), names, fontsize=9 if few else 8)
+            place.tick_params(axis="x", rotation=0 if few else 40)
             place.grid(axis="x", visible=False)
     return figure

@@ -225,6 +225,13 @@ def quotient(top: float, bottom: float) -> float:
     return 0.0 if top == 0.0 else math.inf if bottom == 0.0 else top / bottom
 
 
+def rows_for(embeddings: Embeddings, distance: str) -> Rows:
+    """The rows of two classes or more as a distance takes them."""
+    one_of("distance", distance, DISTANCES)
+    admitted(embeddings, classes=2)
+    return by_class(embeddings.x, embeddings.y, unit=distance != "euclidean")
+
+
 def silhouette(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:
     """mean_i (b_i - a_i) / max(a_i, b_i)  (Rousseeuw 1987).
 
@@ -235,9 +242,7 @@ def silhouette(embeddings: Embeddings, *, distance: Distance = "euclidean") -> f
     >>> round(silhouette(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b"))), 4)
     0.6754
     """
-    one_of("distance", distance, DISTANCES)
-    admitted(embeddings, classes=2)
-    rows = by_class(embeddings.x, embeddings.y, unit=distance != "euclidean")
+    rows = rows_for(embeddings, distance)
     means = mean_distances(rows, distance)
     size, owner, here = rows.sizes, rows.owner, np.arange(len(rows.x))
     alone = size[owner] == 1
@@ -300,9 +305,7 @@ def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") 
     >>> round(davies_bouldin(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b"))), 4)
     0.3333
     """
-    one_of("distance", distance, DISTANCES)
-    admitted(embeddings, classes=2)
-    rows = by_class(embeddings.x, embeddings.y, unit=distance != "euclidean")
+    rows = rows_for(embeddings, distance)
     centres = centroids(rows, distance)
     inside = np.array([pair_distance(rows.part(some), centres[i], distance).mean() for i, some in rows.classes()])
     worst = np.zeros(len(centres))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from arcwise.errors import ArcwiseError, count_at_least, one_of
-from arcwise.metrics.clusters import DISTANCES, pair_distance
-from arcwise.metrics.rows import Rows, admitted, blocks, by_class, squared_distances
+from arcwise.errors import ArcwiseError, count_at_least
+from arcwise.metrics.clusters import pair_distance, rows_for
+from arcwise.metrics.rows import Rows, blocks, squared_distances
 from arcwise.records import Embeddings
 
 
@@ -59,20 +59,19 @@ def conflicts(
     >>> f"{found.triples:.3f}", found.anchors, found.worst[0].anchor
     ('0.375', 0.5, 2)
     """
-    one_of("distance", distance, DISTANCES)
-    admitted(embeddings, classes=2)
-    rows, n = by_class(embeddings.x, embeddings.y, unit=distance != "euclidean"), len(embeddings.x)
+    rows, n = rows_for(embeddings, distance), len(embeddings.x)
     if correct is not None and len(correct) != n:
         raise ArcwiseError(f"correct must say of each of the {n} rows whether it may be an anchor, got {len(correct)}.")
-    may = np.ones(n, bool) if correct is None else np.asarray(correct, bool)
-    anchors = np.flatnonzero(may[rows.order] & (rows.sizes[rows.owner] > 1))
+    may, owner = np.ones(n, bool) if correct is None else np.asarray(correct, bool), rows.owner
+    anchors = np.flatnonzero(may[rows.order] & (rows.sizes[owner] > 1))
     if len(anchors) > count_at_least("limit", limit, 1):
         anchors = np.sort(np.random.default_rng(seed).choice(anchors, limit, replace=False))
     if not len(anchors):
         return Conflicts(distance=distance, n_anchors=0, triples=0.0, anchors=0.0, nearest=0.0, worst=())
     x = rows.part()
     each = per_anchor(rows, x - x.mean(axis=0), anchors)
-    total = (rows.sizes[rows.owner[anchors]] - 1) * (n - rows.sizes[rows.owner[anchors]])
+    size = rows.sizes[owner[anchors]]
+    total = (size - 1) * (n - size)
     farthest, nearest_other, nearest_own = (
         pair_distance(x[anchors], x[each[name]], distance) for name in ("farthest", "other", "own")
     )
@@ -98,13 +97,14 @@ def per_anchor(rows: Rows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dic
 
     Every distance rises with the squared Euclidean one, so that alone is compared.
     """
-    size = np.einsum("nd,nd->n", x, x)
+    size, owner = np.einsum("nd,nd->n", x, x), rows.owner
+    same = 64 * np.finfo(float).eps * (size + size.max())  # nearer than this is equal, rounded twice
     found = {name: np.zeros(len(anchors), np.int64) for name in ("count", "farthest", "own", "other")}
     for part in blocks(len(anchors), len(x)):
         squared = squared_distances(x[anchors[part]], x)
         for i, row in enumerate(squared, part.start):
             a = anchors[i]
-            start, stop = rows.starts[rows.owner[a]], rows.starts[rows.owner[a] + 1]
+            start, stop = rows.starts[owner[a]], rows.starts[owner[a] + 1]
             own = row[start:stop].copy()
             own[a - start] = -1.0
             found["farthest"][i] = start + own.argmax()
@@ -114,7 +114,6 @@ def per_anchor(rows: Rows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dic
             others = np.concatenate((row[:start], row[stop:]))
             first = int(others.argmin())
             found["other"][i] = first if first < start else first + stop - start
-            same = 64 * np.finfo(float).eps * (size[a] + size.max())  # nearer than this is equal, rounded twice
-            close = others[others + same < ranked[-1]]  # nearly always few
-            found["count"][i] = (len(ranked) - np.searchsorted(ranked, close + same, "right")).sum()
+            close = others[others + same[a] < ranked[-1]]  # nearly always few
+            found["count"][i] = (len(ranked) - np.searchsorted(ranked, close + same[a], "right")).sum()
     return found

@@ -19,6 +19,16 @@ class Named(NamedTuple):
     cos_own: Float[np.ndarray, " n"]
     cos_other: Float[np.ndarray, " n"]
 
+    @property
+    def angle_own(self) -> Float[np.ndarray, " n"]:
+        """The angle to the own centre."""
+        return np.arccos(np.clip(self.cos_own, -1, 1))
+
+    @property
+    def angle_other(self) -> Float[np.ndarray, " n"]:
+        """The angle to the nearest other centre."""
+        return np.arccos(np.clip(self.cos_other, -1, 1))
+
 
 class ClassRow(NamedTuple):
     """One class of the table: samples, share found (recall), share right among those named so (precision)."""
@@ -37,12 +47,16 @@ def has_linear_head(embeddings: Embeddings) -> bool:
     return embeddings.bias is not None or head.startswith("softmax")
 
 
+def prototypes(embeddings: Embeddings) -> np.ndarray:
+    """The centres that came with the embeddings, or an error that says where such embeddings are."""
+    if embeddings.prototypes is None:
+        raise ArcwiseError("the embeddings came without prototypes: take those that training wrote, in embeddings/.")
+    return embeddings.prototypes
+
+
 def centre_logits(embeddings: Embeddings, rows: slice | np.ndarray = slice(None)) -> Float[np.ndarray, "n c"]:
     """What decides without a margin: x . w + b for a linear head, else the cosine to each centre, the best of its k."""
-    w = embeddings.prototypes
-    if w is None:
-        raise ArcwiseError("the embeddings came without prototypes: take those that training wrote, in embeddings/.")
-    x = embeddings.x[rows].astype(np.float64)
+    w, x = prototypes(embeddings), embeddings.x[rows].astype(np.float64)
     if has_linear_head(embeddings):
         return x @ w.astype(np.float64).T + (0.0 if embeddings.bias is None else embeddings.bias)
     return centre_cosines(x, w)
@@ -67,16 +81,14 @@ def nearest_prototype(embeddings: Embeddings) -> Named:
     >>> nearest_prototype(e).predicted.tolist()
     [0]
     """
-    admitted(embeddings)
-    n, c = len(embeddings.x), 0 if embeddings.prototypes is None else len(embeddings.prototypes)
+    w = prototypes(admitted(embeddings))
+    n, c, linear = len(embeddings.x), len(w), has_linear_head(embeddings)
     out = Named(np.zeros(n, np.int64), np.zeros(n), np.full(n, -1.0))
-    if embeddings.prototypes is not None and len(embeddings.y) and embeddings.y.max() >= c:
+    if embeddings.y.max() >= c:
         raise ArcwiseError(f"label {embeddings.y.max()} has no centre: there are {c}.")
-    for part in blocks(n, max(c, 1) * 2):
-        logits = centre_logits(embeddings, part)
-        out.predicted[part] = logits.argmax(axis=1)
-        assert embeddings.prototypes is not None
-        cos = centre_cosines(embeddings.x[part].astype(np.float64), embeddings.prototypes)
+    for part in blocks(n, c * 2):
+        cos = centre_cosines(embeddings.x[part].astype(np.float64), w)
+        out.predicted[part] = (centre_logits(embeddings, part) if linear else cos).argmax(axis=1)
         here = (np.arange(len(cos)), embeddings.y[part])
         out.cos_own[part] = cos[here]
         if c > 1:
@@ -96,8 +108,7 @@ def margin_kept(embeddings: Embeddings, m: float) -> float:
     theta_other - theta_own >= m: the margin's promise, measured.
     """
     found = nearest_prototype(embeddings)
-    own, other = np.arccos(np.clip(found.cos_own, -1, 1)), np.arccos(np.clip(found.cos_other, -1, 1))
-    return float((other - own >= m).mean())
+    return float((found.angle_other - found.angle_own >= m).mean())
 
 
 def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | None = None) -> float:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from arcwise.errors import ArcwiseError, number_in
-from arcwise.metrics.identification import centre_cosines
+from arcwise.errors import number_in
+from arcwise.metrics.identification import centre_cosines, prototypes
 from arcwise.metrics.rows import admitted, blocks
 from arcwise.metrics.verification import PairScores, Scores, auc, beyond
 from arcwise.records import Embeddings
@@ -38,13 +38,6 @@ def best_match(embeddings: Embeddings, centres: np.ndarray) -> Probes:
     return Probes(score, match)
 
 
-def gallery_centres(known: Embeddings) -> np.ndarray:
-    """The prototypes that came with the embeddings."""
-    if known.prototypes is None:
-        raise ArcwiseError("the embeddings came without prototypes: take those that training wrote, in embeddings/.")
-    return known.prototypes
-
-
 def auroc(known: Embeddings, unseen: Embeddings) -> float:
     """The chance that a sample of a known class lies nearer to its best centre than one of an unseen class does."""
     return auc(told_apart(known, unseen))
@@ -52,7 +45,7 @@ def auroc(known: Embeddings, unseen: Embeddings) -> float:
 
 def told_apart(known: Embeddings, unseen: Embeddings) -> PairScores:
     """The best cosine of known samples (as genuine) and of unseen ones (as impostors)."""
-    centres = gallery_centres(known)
+    centres = prototypes(known)
     inside, outside = (np.sort(best_match(admitted(e), centres).score) for e in (known, unseen))
     return PairScores(genuine=Scores(value=inside), impostor=Scores(value=outside))
 
@@ -63,7 +56,7 @@ def detection_rate(known: Embeddings, unseen: Embeddings, fpr: float) -> Detecti
     The threshold is the lowest at which at most `fpr` of the unseen samples are taken for somebody known.
     """
     fpr = number_in("fpr", fpr, 0.0, 1.0)
-    centres = gallery_centres(known)
+    centres = prototypes(known)
     outside = Scores(value=np.sort(best_match(admitted(unseen), centres).score))
     t = beyond(outside, int(fpr * outside.total + 1e-9))
     inside = best_match(admitted(known), centres)

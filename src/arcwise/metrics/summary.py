@@ -91,7 +91,7 @@ def measured(test: Embeddings, unseen: Embeddings | None = None) -> dict[str, fl
     if test.prototypes is not None:
         found = identification.nearest_prototype(test)
         right = found.predicted == test.y
-        ahead = np.arccos(np.clip(found.cos_other, -1, 1)) - np.arccos(np.clip(found.cos_own, -1, 1))
+        ahead = found.angle_other - found.angle_own
         out["accuracy"] = float(right.mean())
         out |= {f"margin-kept-{m:g}": float((ahead >= m).mean()) for m in MARGINS_KEPT}
     angles = clusters.class_angles(test)
@@ -106,7 +106,7 @@ def measured(test: Embeddings, unseen: Embeddings | None = None) -> dict[str, fl
     out |= dunn_indices(test) | pair_numbers("pairs", test)
     if unseen is not None:
         out |= unseen_numbers(test, unseen)
-    return {name: out[name] for name in METRICS if name in out}
+    return {name: out[name] for name in METRICS if not math.isnan(out.get(name, math.nan))}
 
 
 def dunn_indices(embeddings: Embeddings, *, trim: float = TRIM) -> dict[str, float]:
@@ -162,5 +162,5 @@ def in_unit(name: str, value: float) -> float:
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The numbers as JSON holds them: what is infinite or undefined becomes null."""
+    """The numbers as JSON holds them: what is infinite becomes null."""
     return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -39,10 +39,20 @@ def gap_text(table: Table, name: str, head: str, other: str) -> str:
     """A paired difference as text, with its interval."""
     gap = table.difference(name, head, other)
     unit = {"%": " points", "°": "°", "": ""}[METRICS[name].unit]
-    mean = f"{in_unit(name, gap.mean):+.2f}{unit}"
+    mean, low, high = (signed(in_unit(name, value)) for value in (gap.mean, gap.low, gap.high))
     if gap.n < 2:
-        return f"{mean} (one seed, no interval)"
-    return f"{mean} [{in_unit(name, gap.low):+.2f}, {in_unit(name, gap.high):+.2f}]"
+        return f"{mean}{unit} (one seed, no interval)"
+    return f"{mean}{unit} [{low}, {high}]"
+
+
+def signed(value: float) -> str:
+    """A difference with its sign, of which a zero has none.
+
+    >>> signed(0.123), signed(-0.001)
+    ('+0.12', '0.00')
+    """
+    text = f"{value:+.2f}"
+    return text if float(text) else text[1:]
 
 
 def sentences(table: Table) -> list[str]:
@@ -81,12 +91,10 @@ def overall(table: Table, head: str, tally: dict[str, int]) -> str:
     total, seeds = sum(tally.values()), min(map(len, table.seeds.values()))
     verb = "won most of them" if tally["better"] > total / 2 else "did not win most of them"
     return (
-        f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in "
-        f"{tally['worse']}, and in "
-        f"{tally['open']} the 95 % interval of the paired difference includes 0: it {verb}. With {seeds} "
-        f"seed{'s' if seeds != 1 else ''} an interval is wide, and what is called open here may be a difference "
-        "too small "
-        "for so few runs."
+        f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in {tally['worse']}, "
+        f"and in {tally['open']} the 95 % interval of the paired difference includes 0: it {verb}. With {seeds} "
+        f"seed{'s' if seeds != 1 else ''} an interval is wide, and what is called open here may be a difference too "
+        "small for so few runs."
     )
 
 

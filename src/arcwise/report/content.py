@@ -63,8 +63,8 @@ def content(
         *(bias(about, shown("bias"))),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
-        Paragraph("These sentences are computed from metrics.json; "
-            "intervals are 95 % of paired differences over seeds."),
+        Paragraph("These sentences are computed from metrics.json; intervals are 95 % of paired differences over "
+            "seeds."),
         *(Paragraph(text) for text in conclusions.sentences(about.table)),
         Heading("To repeat it"), *repeat(about),
     ]  # fmt: skip
@@ -83,23 +83,30 @@ def asked(about: Subject) -> list[Block]:
     part = f" Training used {about.config.data.limit:,} images, a part of the data." if about.config.data.limit else ""
     return [
         Paragraph(
-            f"What does an angular margin change? {len(table.heads)} heads ({', '.join(table.heads)}) were trained on "
-            f"`{about.config.data.source}`, {each}. For a given seed every head met the same first network and "
-            "the same "
-            f"order of images, so that differences can be taken pair by pair.{unseen}{part}"
+            f"What does an angular margin change? {counted(len(table.heads), 'head')} ({', '.join(table.heads)}) "
+            f"{'was' if len(table.heads) == 1 else 'were'} trained on `{about.config.data.source}`, {each}. For a "
+            "given seed every head meets the same first network and the same order of images, so that differences can "
+            f"be taken pair by pair.{unseen}{part}"
         )
     ]
+
+
+def counted(n: int, word: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "head"), counted(3, "head")
+    ('1 head', '3 heads')
+    """
+    return f"{n:,} {word}" + ("" if n == 1 else "s")
 
 
 def method() -> list[Block]:
     """The formulas, one change at a time."""
     return [
         Paragraph(
-            "An embedding network turns an image into d numbers, x. The head holds one vector w per class and "
-                "is needed "
-            "in training only. With embeddings of 512 numbers and 1,000 classes, w is a table of 512 x 1,000; the "
-                "class of "
-            "the sample at hand is y."
+            "An embedding network turns an image into d numbers, x. The head holds one vector w per class and is "
+            "needed in training only. With embeddings of 512 numbers and 1,000 classes, w is a table of 512 x 1,000; "
+            "the class of the sample at hand is y."
         ),
         Formula('L = -log e^(w_y dot x + b_y) / (sum_j e^(w_j dot x + b_j))', "Softmax with bias, the usual loss of "
             "a classifier:"),
@@ -112,7 +119,7 @@ def method() -> list[Block]:
         Formula(
             'L = -log e^(s cos(theta_y + m)) / (e^(s cos(theta_y + m)) + sum_(j != y) e^(s cos theta_j))',
             "Add the margin to the own angle (ArcFace, Deng et al. 2019): a sample must be nearer to its centre by m "
-                "to get the same loss.",
+            "to get the same loss.",
         ),
         Formula(
             'psi_"CosFace" = cos theta - m, quad psi_"SphereFace" = cos m theta',
@@ -121,16 +128,15 @@ def method() -> list[Block]:
         Formula(
             'L = log(1 + e^(ell - s psi(theta_y))), quad ell = log sum_(j != y) e^(s cos theta_j)',
             "All of them are one equation, in which the margin psi meets the other classes in a single number; this "
-                "is how arcwise computes them:",
+            "is how arcwise computes them:",
         ),
         Formula(
             'psi(theta) = cases(cos(theta + m) & "if" theta <= pi - m, cos theta - (1 - cos m) & "beyond")',
             "Past pi - m the cosine would rise again; the margin goes on falling there instead, without a jump:",
         ),
         Paragraph(
-            "What all of this is for: classes that were not in training. Faces, products and landmarks are "
-                "verified and "
-            "identified by the angle between two embeddings, with a threshold that was chosen on other data."
+            "What all of this is for: classes that were not in training. Faces, products and landmarks are verified "
+            "and identified by the angle between two embeddings, with a threshold that was chosen on other data."
         ),
     ]  # fmt: skip
 
@@ -151,9 +157,9 @@ def setup(about: Subject) -> list[Block]:
     facts = [
         ["images", config.data.source + (f", unseen {config.data.unseen}" if config.data.unseen else "")],
         [
-            "seen in training",
-            f"{metrics['images']:,} images in {metrics['steps']:,} steps of {min(train.batch, metrics['images'])}, "
-            f"{metrics['epochs']} epochs",
+            "training",
+            f"{counted(metrics['epochs'], 'epoch')}, {counted(metrics['steps'], 'step')} of "
+            f"{metrics['images'] // max(metrics['steps'], 1)} images",
         ],
         ["changes to images", changes.removeprefix(", ") or "none"],
         ["network", f"{config.model.backbone}, {metrics['parameters']:,} parameters, d = {config.model.dim}"],
@@ -165,13 +171,17 @@ def setup(about: Subject) -> list[Block]:
         ],
         ["device", f"{metrics['device']}, {seconds_text(about.table)} of training per run"],
     ]
-    return [Rows(["", ""], facts, "The set-up, the same for every head.")]
+    left = f"Left out of this report: {'; '.join(note.rstrip('.') for note in about.notes)}."
+    return [Rows(["", ""], facts, "The set-up, the same for every head."), *([Paragraph(left)] if about.notes else [])]
 
 
 def seconds_text(table: Table) -> str:
     """How long the runs took."""
     every = [s for many in table.seconds.values() for s in many if math.isfinite(s)]
-    return f"{min(every):.0f} to {max(every):.0f} s" if every else "unknown time"
+    if not every:
+        return "unknown time"
+    low, high = f"{min(every):.0f}", f"{max(every):.0f}"
+    return f"{low} s" if low == high else f"{low} to {high} s"
 
 
 def cell(table: Table, name: str, head: str) -> str:
@@ -194,10 +204,12 @@ def numbers(table: Table, names: tuple[str, ...], caption: str) -> Rows:
         ]
         for n in some
     ]
-    strong = (
-        frozenset((i, 1 + table.heads.index(table.best(name))) for i, name in enumerate(some))
-        if len(table.heads) > 1
-        else frozenset()
+    shown = [[row[1 + j].partition(" ")[0] for j in range(len(table.heads))] for row in rows]
+    strong = frozenset(
+        (i, 1 + j)
+        for i, name in enumerate(some)
+        for j, mean in enumerate(shown[i])
+        if len(set(shown[i])) > 1 and mean == shown[i][table.heads.index(table.best(name))]
     )
     return Rows(["", *table.heads], rows, caption, strong)
 
@@ -206,7 +218,7 @@ def results(about: Subject) -> list[Block]:
     """Tables of the closed and the open set, and paired differences."""
     table = about.table
     seeds = ", ".join(f"{head}: {len(found)}" for head, found in table.seeds.items())
-    words = f"Mean ± standard deviation over seeds ({seeds}); the best mean of each row is bold."
+    words = f"Mean ± standard deviation over seeds ({seeds}); the best mean of each row, and what equals it, is bold."
     out: list[Block] = [numbers(table, CLOSED, f"Classes that were trained on, test images. {words}")]
     if any(name in table.values for name in OPEN):
         out.append(numbers(table, OPEN, f"Classes nobody has seen. {words}"))
@@ -227,8 +239,8 @@ def paired(table: Table) -> Rows:
         if conclusions.verdict(table, n, head, o) != "open"
     )
     caption = (
-        f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so few "
-        "seeds). Bold: the interval leaves 0 out."
+        f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so "
+        "few seeds). Bold: the interval leaves 0 out."
     )
     return Rows([f"{head} minus", *others], rows, caption, strong)
 
@@ -255,15 +267,11 @@ def dunn(about: Subject) -> list[Block]:
     out: list[Block] = [
         Paragraph(
             "Dunn's index is the smallest distance between classes over the largest extent of a class. There are "
-            "many of them: "
-            "between classes the nearest members or the centroids; inside a class its diameter, its radius or the "
-            "mean distance "
-            "to the centroid; Euclidean on x as it is, Euclidean on x/|x| (unit), cosine or angle. Of each class the "
-            "95 % of "
-            "members nearest to the centroid are kept, and the centroid is taken again. Indices of different variants "
-            "cannot be compared, and neither can raw distances of a linear head with those of a normalised one: the "
-            "columns "
-            "on x/|x| can."
+            "many of them: between classes the nearest members or the centroids; inside a class its diameter, its "
+            "radius or the mean distance to the centroid; Euclidean on x as it is, Euclidean on x/|x| (unit), cosine "
+            "or angle. Of each class the 95 % of members nearest to the centroid are kept, and the centroid is taken "
+            "again. Indices of different variants cannot be compared, and neither can raw distances of a linear head "
+            "with those of a normalised one: the rows on x/|x| (unit) can."
         )
     ]
     rows = []
@@ -313,12 +321,10 @@ def published(about: Subject) -> list[Block]:
     return [
         Paragraph(
             "The document that this experiment comes from gives 5.31 for softmax and 29.11 for NormFace and says "
-            "neither "
-            "which variant it took nor how long it trained, and its NormFace has no scale. Nothing was tuned to hit "
-            "the pair. "
-            f"The table lists the variants of {plain[0]} and {normal[0]} that come nearest to both at one epoch "
-            "(native: Euclidean on x "
-            "for softmax, on x/|x| for NormFace); the last column is the factor by which the worse of the two is off."
+            "neither which variant it took nor how long it trained, and its NormFace has no scale. Nothing was tuned "
+            f"to hit the pair. The table lists the variants of {plain[0]} and {normal[0]} that come nearest to both "
+            "at one epoch (native: Euclidean on x for softmax, on x/|x| for NormFace); the last column is the factor "
+            "by which the worse of the two is off."
         ),
         Rows(["variant", "epoch", "softmax", normal[0], "off by"], rows, "Nearest to the published pair 5.31 / 29.11."),
     ]
@@ -359,7 +365,8 @@ def best_scales(about: Subject) -> Rows:
         for line in sweep_lines(about, name):
             means = line.values.mean(axis=0)
             best = int(means.argmax() if METRICS[name].better == "higher" else means.argmin())
-            row.append(f"{means[best]:.2f} at s = {line.s[best]:g}")
+            unit = {"%": " %", "°": "°", "": ""}[METRICS[name].unit]
+            row.append(f"{means[best]:.2f}{unit} at s = {line.s[best]:g}")
         rows.append(row)
     return Rows(["", *(line.label for line in sweep_lines(about, names[0]))], rows, "Every margin at its own best s.")
 
@@ -387,27 +394,23 @@ def sweep_sentences(about: Subject) -> list[str]:
         label = METRICS[name].label
         out.append(
             f"{label[0].upper()}{label[1:]}: at equal s the largest margin ({top.label}) has the better mean than "
-            f"{base.label} at "
-            f"{len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at {len(sure)} "
-            "of them."
+            f"{base.label} at {len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at "
+            f"{len(sure)} of them."
         )
         low, high = base.values[:, 0].mean(), top.values[:, -1].mean()
         if name.startswith("dunn") and low > high:
             out.append(
                 f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats "
-                f"{top.label} at "
-                f"s = {top.s[-1]:g} ({high:.2f}). So an index says little about a margin unless the scale is said too."
+                f"{top.label} at s = {top.s[-1]:g} ({high:.2f}). So an index says little about a margin unless the "
+                "scale is said too."
             )
     out.append(
         "Why a small s keeps pulling: with c classes the loss of a sample at its centre is log(1 + (c - 1) e^(-s (1 "
-        "- cos))) or more, "
-        "which for small s stays far from 0, so that every sample goes on being drawn to its centre; with a "
-        "large s the "
-        "softmax is sure early, the loss is nearly 0, and samples rest where they are. A margin has the same "
-        "effect at a "
-        "large s: it takes the sureness away. What a small s costs is seen in the panels of accuracy and of classes "
-        "nobody has seen, and with many classes it cannot be used at all: the loss then has a floor that no embedding "
-        "gets under."
+        "- cos))) or more, which for small s stays far from 0, so that every sample goes on being drawn to its "
+        "centre; with a large s the softmax is sure early, the loss is nearly 0, and samples rest where they are. A "
+        "margin has the same effect at a large s: it takes the sureness away. What a small s costs is seen in the "
+        "panels of accuracy and of classes nobody has seen, and with many classes it cannot be used at all: the loss "
+        "then has a floor that no embedding gets under."
     )
     return out
 
@@ -420,8 +423,8 @@ def bias(about: Subject, drawn: list[Block]) -> list[Block]:
         Heading("What a bias does"),
         Paragraph(
             "A bias moves a boundary away from the middle between two classes, towards the rarer one: it learns how "
-            "often a "
-            "class occurs, which says nothing about how it looks. On classes of equal size it has little to learn."
+            "often a class occurs, which says nothing about how it looks. On classes of equal size it has little to "
+            "learn."
         ),
         *drawn,
     ]
@@ -445,8 +448,7 @@ def discussion(about: Subject) -> list[Block]:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(
             f"Classes are tightest under {tight} ({cell(table, 'angle-own', tight)} degrees to the class mean) and "
-            "furthest "
-            f"apart under {wide} (closest means {cell(table, 'angle-closest', wide)} degrees, "
+            f"furthest apart under {wide} (closest means {cell(table, 'angle-closest', wide)} degrees, "
             f"{100 * table.spread('packing', wide).mean:.1f} % of what {about.dim} dimensions allow)."
         )
     if "unseen-auc" in table.values:
@@ -461,8 +463,7 @@ def discussion(about: Subject) -> list[Block]:
         )
     out.append(
         "All numbers are of one data set and one network; a conclusion here is about these. Seeds change the first "
-        "weights, the "
-        "order and the changes to images, not the split of the data."
+        "weights, the order and the changes to images, not the split of the data."
     )
     return [Paragraph(text.strip()) for text in out]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,9 +31,10 @@ from arcwise.figures import (
 )
 from arcwise.metrics import clusters, identification, planar, projection, verification
 from arcwise.metrics.conflicts import conflicts
+from arcwise.metrics.rows import directions
 from arcwise.metrics.summary import DUNN, METRICS, dunn_indices, dunn_name, in_unit, plain
 from arcwise.records import Embeddings, Run, read_json, write
-from arcwise.report.subject import Subject, config_of, scale_and_margin
+from arcwise.report.subject import Subject, config_of, scale_and_margin, snapshot_files
 
 if TYPE_CHECKING:
     from arcwise.data import Images
@@ -42,6 +45,8 @@ GLANCE = (
 )  # fmt: skip
 PUBLISHED = ((5.31, "5.31, published for softmax"), (29.11, "29.11, published for NormFace"))
 MOST = 4  # heads side by side
+SIDE_BY_SIDE = ("embeddings", "circle", "sample", "angles", "confidence", "dunn-epochs", "roc", "confusion")
+NAMED_BARS = 12  # classes at most whose logits can be told apart as bars
 OWN, OTHER = COLOURS[0], COLOURS[4]  # frames of images of the own and of another class
 
 
@@ -58,13 +63,16 @@ class Drawing(NamedTuple):
 
 def drawings(about: Subject, *, only: str = "") -> Iterator[Drawing]:
     """Every picture that these runs allow, in the order of the report; `only` picks one by its name."""
+    some = f" Shown are the first {MOST} of {len(about.heads)} heads." if len(about.heads) > MOST else ""
     for name, draw in FIGURES.items():
         if only in ("", name):
             try:
-                yield from (Drawing(name, caption, figure) for caption, figure in draw(about))
-            except ArcwiseError:
+                for caption, figure in draw(about):
+                    yield Drawing(name, caption + (some if name in SIDE_BY_SIDE else ""), figure)
+            except ArcwiseError as error:
                 if only:  # asked for by name: say why it cannot be; else the others go on without it
                     raise
+                about.note(f"the figure {name}, because {str(error)[0].lower()}{str(error)[1:]}")
 
 
 def is_published(about: Subject) -> bool:
@@ -86,8 +94,7 @@ def at_a_glance(about: Subject) -> Drawn:
     some = [name for name in GLANCE if name in table.values]
     shown = [
         heads.Panel(
-            METRICS[name].label.replace(", by the head without margin", "").replace(" than the own", "")
-            .replace("nearest other centre at least 0.5 rad further", "margin of 0.5 rad kept"),
+            titled(name),
             {head: [in_unit(name, v) for v in table.values[name][head]] for head in table.heads},
             METRICS[name].better,
         )
@@ -101,9 +108,16 @@ def at_a_glance(about: Subject) -> Drawn:
         )
 
 
+def titled(name: str) -> str:
+    """A number's words and unit, short enough for a panel."""
+    label = METRICS[name].label.replace(", by the head without margin", "").replace(" than the own", "")
+    label = label.replace("nearest other centre at least 0.5 rad further", "margin of 0.5 rad kept")
+    return f"{label}, {METRICS[name].unit}" if METRICS[name].unit else label
+
+
 def samples(about: Subject) -> Drawn:
     """Some training images of each class."""
-    images = images_of(about, "train")
+    images = about.images("train")
     if images is None:
         return
     rows = []
@@ -117,7 +131,7 @@ def embedding_plane(about: Subject) -> Drawn:
     """2-D embeddings as they are, or the first two principal components."""
     shown = []
     for head in shown_heads(about):
-        found = about.test(head)
+        found = about.embeddings(head)
         accuracy = f"test accuracy {identification.accuracy(found):.2%}" if found.prototypes is not None else ""
         if found.dim == 2:
             extent = reach(found.x)
@@ -138,9 +152,7 @@ def embedding_plane(about: Subject) -> Drawn:
 
 def projected_panel(head: str, found: Embeddings) -> plane.Panel:
     """A panel of the first two principal components; directions for a normalised head."""
-    from dataclasses import replace
-
-    x = found.x if identification.has_linear_head(found) else found.x / np.linalg.norm(found.x, axis=1, keepdims=True)
+    x = found.x if identification.has_linear_head(found) else directions(found.x)
     flat = projection.projected(x, dim=2)
     points = replace(found, x=flat.x.astype(np.float32), prototypes=None, bias=None)
     return plane.Panel(head, points, reach(flat.x), None, flat.method)
@@ -155,17 +167,16 @@ def unit_circle(about: Subject) -> Drawn:
     """2-D directions on the circle."""
     if about.dim != 2:
         return
-    largest = max([planar.head_number(about.test(head), "m", 0.0) for head in about.heads] + [0.0]) or 0.5
+    largest = max([planar.head_number(about.embeddings(head), "m", 0.0) for head in about.heads] + [0.0]) or 0.5
     shown = []
     for head in shown_heads(about):
-        found = about.test(head)
+        found = about.embeddings(head)
         kept = identification.margin_kept(found, largest)
         shown.append(circle.Panel(head, found, largest, f"{kept:.1%} outside the wedges"))
     yield (
-        "The same directions on the unit circle: bars are histograms (square root of the count), arrows the "
-        "centres, grey "
-        f"wedges the margin of {largest:g} rad around each boundary, in which the nearest other centre is less than "
-        f"{largest:g} rad further than the own.",
+        "The same directions on the unit circle: bars are histograms (square root of the count), arrows the centres, "
+        f"grey wedges the margin of {largest:g} rad around each boundary, in which the nearest other centre is less "
+        f"than {largest:g} rad further than the own.",
         circle.draw(shown),
     )
 
@@ -176,16 +187,15 @@ def unit_sphere(about: Subject) -> Drawn:
         return
     shown = []
     for head in shown_heads(about)[:3]:
-        found = about.test(head)
+        found = about.embeddings(head)
         facts = clusters.class_angles(found)
         centres = identification.mean_centres(found)
         closest, best, own = (math.degrees(angle) for angle in (facts.closest, facts.best_possible, facts.own))
         note = f"closest means {closest:.1f}° of {best:.1f}°, own {own:.2f}°"
         shown.append(sphere.Panel(head, found, centres, facts.best_possible / 2, note))
     yield (
-        "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of "
-        "the best "
-        "possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
+        "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the "
+        "best possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
         "room left.",
         sphere.draw(shown),
     )
@@ -193,15 +203,15 @@ def unit_sphere(about: Subject) -> Drawn:
 
 def one_sample(about: Subject) -> Drawn:
     """One digit among the centres, with its logits."""
-    if about.dim != 2:
+    first = about.embeddings(about.heads[0])
+    if about.dim != 2 or first.prototypes is None or len(first.names) > NAMED_BARS:
         return
-    first = about.test(about.heads[0])
     row = int(np.flatnonzero(identification.right(first))[0])
     shown = []
     for head in shown_heads(about):
-        found = about.test(head)
+        found = about.embeddings(head)
         if found.prototypes is None or found.prototypes.ndim != 2:
-            return
+            continue
         logits = identification.centre_logits(found, slice(row, row + 1))[0] * planar.scale(found)
         m, s, y = planar.head_number(found, "m", 0.0), planar.scale(found), int(found.y[row])
         margin = None
@@ -209,8 +219,10 @@ def one_sample(about: Subject) -> Drawn:
             theta = math.acos(max(-1.0, min(1.0, logits[y] / s)))
             margin = s * (math.cos(theta + m) if theta + m <= math.pi else math.cos(theta) - (1 - math.cos(m)))
         shown.append(sample.Panel(head, found.x[row], y, found.prototypes, found.names, logits, margin))
-    images = images_of(about, "test")
+    images = about.images("test")
     picture = None if images is None or first.index is None else pixels_of(images, int(first.index[row]))
+    if not shown:
+        return
     yield "One test image among the centres of each head, and the logits it gets there.", sample.draw(shown, picture)
 
 
@@ -218,11 +230,10 @@ def angle_histograms(about: Subject) -> Drawn:
     """Own and nearest other angles, after training and before."""
     shown = []
     for head in shown_heads(about):
-        found = about.test(head)
+        found = about.embeddings(head)
         if found.prototypes is None:
             return
-        part = "validation" if about.config.data.validation else "test"
-        first = [e for e in about.snapshots(head, part)[:1] if e.prototypes is not None]
+        first = [e for e in about.snapshots(head, "test")[:1] if e.prototypes is not None]
         before = [side for e in first for side in both_angles(e)] or [None, None]
         shown.append(angles.Panel(head, *both_angles(found), *before))
     yield (
@@ -234,33 +245,24 @@ def angle_histograms(about: Subject) -> Drawn:
 def both_angles(found: Embeddings) -> tuple[np.ndarray, np.ndarray]:
     """Angles to the own and the nearest other centre."""
     named = identification.nearest_prototype(found)
-    return np.arccos(np.clip(named.cos_own, -1, 1)), np.arccos(np.clip(named.cos_other, -1, 1))
+    return named.angle_own, named.angle_other
 
 
 def confidence_surface(about: Subject) -> Drawn:
     """What the heads say over the whole plane."""
-    if about.dim != 2 or about.test(about.heads[0]).prototypes is None:
+    if about.dim != 2 or about.embeddings(about.heads[0]).prototypes is None:
         return
     shown = []
     for head in shown_heads(about):
-        found = about.test(head)
+        found = about.embeddings(head)
         extent = 2.0 * reach(found.x)
         grid = planar.decision_grid(found, extent=extent)
-        edge = float(
-            np.mean(
-                [
-                    grid.confidence[0].mean(),
-                    grid.confidence[-1].mean(),
-                    grid.confidence[:, 0].mean(),
-                    grid.confidence[:, -1].mean(),
-                ]
-            )
-        )
+        sides = grid.confidence[[0, -1]], grid.confidence[:, [0, -1]]
+        edge = float(np.mean([side.mean() for side in sides]))
         shown.append(plane.Panel(head, found, extent, grid, f"mean confidence at the edge {edge:.1%}"))
     yield (
         "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with "
-        "distance "
-        "from the origin, a normalised one depends on the direction alone.",
+        "distance from the origin, a normalised one depends on the direction alone.",
         confidence.draw(shown),
     )
 
@@ -281,10 +283,9 @@ def training_curves(about: Subject) -> Drawn:
         if curves:
             shown.append(training.Panel(title, curves, logarithmic=logarithmic))
     if shown:
-        part = "validation" if about.config.data.validation else "test"
         yield (
-            f"On the {part} images over the epochs: lines are means over the seeds, bands reach from the smallest to "
-            "the largest.",
+            f"On the {about.watched} images over the epochs: lines are means over the seeds, bands reach from the "
+            "smallest to the largest.",
             training.draw(shown),
         )
 
@@ -292,13 +293,19 @@ def training_curves(about: Subject) -> Drawn:
 def curve_of(head: str, runs: list[Run], key: str, factor: float) -> training.Curve | None:
     """One number over the epochs, of the runs that were judged at the same epochs as the first of them."""
     series = [
-        {e["epoch"]: factor * e[key] for e in run.journal("evaluation") if e.get(key) is not None} for run in runs
+        {e["epoch"]: factor * e[key] for e in run.journal("evaluation") if is_number(e.get(key), e.get("epoch"))}
+        for run in runs
     ]
     series = [values for values in series if len(values) > 1]
     alike = [values for values in series if values.keys() == series[0].keys()]
     if not alike:
         return None
     return training.Curve(head, np.array(list(alike[0])), np.array([list(values.values()) for values in alike]))
+
+
+def is_number(*values: object) -> bool:
+    """Whether all of them are numbers, which a journal edited by hand may not hold."""
+    return all(isinstance(value, int | float) for value in values)
 
 
 def dunn_over_epochs(about: Subject) -> Drawn:
@@ -320,8 +327,8 @@ def dunn_over_epochs(about: Subject) -> Drawn:
                 ]
                 shown.append(training.Panel(f"{a} / {b}", curves, logarithmic=True, lines=lines))
         yield (
-            f"Dunn indices over the epochs, distance: {distance}; 95 % of each class kept, snapshots of the "
-            "test images.",
+            f"Dunn indices over the epochs, distance: {distance}; 95 % of each class kept, snapshots of the test "
+            "images.",
             training.draw(shown, most=3, high=3.2),
         )
 
@@ -334,16 +341,27 @@ def dunn_series(about: Subject, head: str, part: str = "test") -> list[list[dict
 
 def run_series(run: Run, part: str) -> list[dict[str, float]]:
     """The Dunn indices of one run's snapshots, kept beside them once computed."""
-    folder = run.path / "embeddings"
-    files = sorted(folder.glob(f"{part}-epoch-*.safetensors"))
+    files = snapshot_files(run, part)
     if not files:
         return []
-    kept, names = folder / f"dunn-{part}.json", [path.name for path in files]
-    known = read_json(kept) if kept.is_file() else {}
-    if known.get("of") != names:
-        known = {"of": names, "values": [plain(dunn_indices(Embeddings.load(path))) for path in files]}
-        write(kept, json.dumps(known))
-    return [{k: math.inf if v is None else v for k, v in e.items()} for e in known["values"]]
+    kept, names = run.path / "embeddings" / f"dunn-{part}.json", [path.name for path in files]
+    known = kept_series(kept, names)
+    if known is None:
+        known = [plain(dunn_indices(Embeddings.load(path))) for path in files]
+        write(kept, json.dumps({"of": names, "values": known}))
+    return [{k: math.inf if v is None else v for k, v in e.items()} for e in known]
+
+
+def kept_series(path: Path, names: list[str]) -> list[dict[str, float | None]] | None:
+    """The indices that were kept, if they are of these snapshots and whole."""
+    wanted = {dunn_name(*variant) for variant in DUNN}
+    try:
+        known = read_json(path)
+    except ArcwiseError:
+        return None
+    values = known.get("values")
+    whole = isinstance(values, list) and all(isinstance(e, dict) and wanted <= e.keys() for e in values)
+    return values if whole and known.get("of") == names and len(values) == len(names) else None  # type: ignore[arg-type]
 
 
 def scale_sweep(about: Subject) -> Drawn:
@@ -404,7 +422,7 @@ def verification_curves(about: Subject) -> Drawn:
     unseen = bool(about.config.data.unseen)
     shown = []
     for head in shown_heads(about):
-        found = about.runs[head][0].embeddings("unseen" if unseen else "test")
+        found = about.embeddings(head, "unseen" if unseen else "test")
         pairs = verification.all_pairs(found)
         at = verification.eer(pairs)
         edges = np.linspace(-1, 1, 81)
@@ -433,7 +451,7 @@ def confusion_matrices(about: Subject) -> Drawn:
         matrices = [run.metrics.get("confusion", []) for run in about.runs[head]]
         if not all(matrices):
             return
-        shown.append(confusion.Panel(head, np.sum(matrices, axis=0), about.test(head).names))
+        shown.append(confusion.Panel(head, np.sum(matrices, axis=0), about.embeddings(head).names))
     yield (
         "Confusion matrices, summed over the seeds: rows are what is there, columns what it was taken for; colours "
         "show mistakes only.",
@@ -443,12 +461,12 @@ def confusion_matrices(about: Subject) -> Drawn:
 
 def conflict_triples(about: Subject) -> Drawn:
     """The worst triples with their images."""
-    images = images_of(about, "test")
+    images = about.images("test")
     if images is None:
         return
     rows, titles = [], []
     for head in shown_heads(about):
-        found = about.test(head)
+        found = about.embeddings(head)
         right = identification.right(found) if found.prototypes is not None else None
         worst = conflicts(found, distance="cosine", correct=right, worst=3, limit=4000).worst
         if not worst or found.index is None:
@@ -465,8 +483,8 @@ def conflict_triples(about: Subject) -> Drawn:
         titles.append(head.replace(" ", "\n", 1))
     if rows:
         yield (
-            "The worst conflicts of each head among rightly classified samples: a sample (black), one of its own class "
-            "(blue) and one of another (orange) that is nearer. Numbers are rows of the test set and cosine distances.",
+            "The worst conflicts of each head: a rightly classified sample (black), one of its own class (blue) and "
+            "one of another (orange) that is nearer. Numbers are rows of the test set and cosine distances.",
             pictures.draw(rows, titles=titles, side=1.05),
         )
 
@@ -474,14 +492,14 @@ def conflict_triples(about: Subject) -> Drawn:
 def neighbours(about: Subject) -> Drawn:
     """Queries with their nearest neighbours, from classes nobody has seen where there are any."""
     part = "unseen" if about.config.data.unseen else "test"
-    images = images_of(about, part)
+    images = about.images(part)
     if images is None:
         return
     head = about.heads[-1]
-    found = about.runs[head][0].embeddings(part)
+    found = about.embeddings(head, part)
     if found.index is None:
         return
-    x = found.x / np.linalg.norm(found.x, axis=1, keepdims=True)
+    x = directions(found.x)
     rows, titles = [], []
     for c in np.unique(found.y)[:5]:
         query = int(np.flatnonzero(found.y == c)[0])
@@ -554,16 +572,6 @@ FIGURES: dict[str, Callable[[Subject], Drawn]] = {
     "neighbours": neighbours,
     "bias": bias_and_frequency,
 }
-
-
-def images_of(about: Subject, part: str) -> Images | None:
-    """The images that embeddings were made of, or nothing where they cannot be had any more."""
-    from arcwise.data.sources import load
-
-    try:
-        return load(about.config.data).part(part)
-    except (ArcwiseError, OSError):
-        return None
 
 
 def pixels_of(images: Images, i: int) -> np.ndarray:

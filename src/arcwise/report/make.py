@@ -16,7 +16,7 @@ from arcwise.figures.animation import Track, movie
 from arcwise.metrics.identification import has_linear_head
 from arcwise.records import read_json, write
 from arcwise.report.blocks import Film, Picture, Viewer
-from arcwise.report.content import content, title
+from arcwise.report.content import content, counted, title
 from arcwise.report.drawings import WIDTHS, drawings, reach, run_series
 from arcwise.report.page import page
 from arcwise.report.paper import paper
@@ -51,9 +51,8 @@ def report(
     view = Viewer(viewer_data(about), view_words(about)) if html else None
     blocks = content(about, pictures, films, view)
     runs = sum(map(len, about.runs.values()))
-    said = (
-        f"{runs} runs, {time.strftime('%d %B %Y')}, arcwise {about.first.about.get('versions', {}).get('arcwise', '')}"
-    )
+    version = about.first.about.get("versions", {}).get("arcwise", "")
+    said = f"{counted(runs, 'run')}, {time.strftime('%d %B %Y')}, arcwise {version}"
     reports = []
     if html:
         reports.append(write(out / "report.html", page(title(about), said, blocks, out)))
@@ -126,12 +125,11 @@ def track(about: Subject, head: str, part: str) -> Track | None:
 
 def view_words(about: Subject) -> str:
     """What the interactive view shows."""
+    hover = ", hover over a point for its image" if about.splits is not None else ""
     if about.dim == 2:
-        return "The same to play with: slide through the epochs, drag and zoom, hover over a point for its image."
+        return f"The same to play with: slide through the epochs, drag and zoom{hover}."
     shown = "three principal components of the embeddings" if about.dim > 3 else "the embeddings"
-    return (
-        f"To turn by hand: {shown}, directions only for normalised heads. Drag, zoom, hover over a point for its image."
-    )
+    return f"To turn by hand: {shown}, directions only for normalised heads. Drag, zoom{hover}."
 
 
 def zipped(about: Subject, files: list[Path], out: Path) -> bytes:
@@ -153,6 +151,9 @@ def zipped(about: Subject, files: list[Path], out: Path) -> bytes:
 
 
 def refuse_inside_run(out: Path) -> None:
-    """A report does not go where a run's own files are."""
-    if (out / "config.json").is_file() and not (out / "comparison.json").is_file():
-        raise ArcwiseError(f"{out} is a run's own folder: choose another --out, such as {out.parent / 'report'}.")
+    """A report does not go where a run's own files are, nor over a file."""
+    for folder in (out.resolve(), *out.resolve().parents):
+        if folder.is_file():
+            raise ArcwiseError(f"{folder} is a file: choose a folder for --out.")
+        if (folder / "config.json").is_file() and (folder / "journal.jsonl").is_file():
+            raise ArcwiseError(f"{folder} is a run's own folder: choose --out {folder.parent / 'report'}, for example.")

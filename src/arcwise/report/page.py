@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from arcwise.errors import ArcwiseError
 from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
 
 
@@ -111,19 +112,16 @@ def inside(path: Path) -> str:
 
 @lru_cache(maxsize=64)
 def formula_svg(typst: str) -> str:
-    """A formula as a picture made of lines, or as text where Typst is not installed."""
-    compiled = compiler()
-    if compiled is None:
-        return f"<code>{html.escape(typst)}</code>"
+    """A formula as a picture made of lines."""
     source = f"#set page(width: auto, height: auto, margin: 2pt, fill: none)\n#set text(size: 12pt)\n$ {typst} $"
-    svg = compiled(source.encode(), format="svg").decode()
+    svg = compiler()(source.encode(), format="svg").decode()
     return svg.replace("<svg ", '<svg role="img" ', 1)
 
 
-def compiler() -> Callable[..., bytes] | None:
-    """Typst's compiler, if it is installed."""
+def compiler() -> Callable[..., bytes]:
+    """Typst's compiler: it sets the formulas of the page, and the paper."""
     try:
         import typst
     except ImportError:
-        return None
+        raise ArcwiseError('a report needs typst: pip install "arcwise[report]"') from None
     return typst.compile  # type: ignore[return-value]

@@ -39,8 +39,6 @@ SETTINGS = """
 def paper(title: str, subtitle: str, blocks: list[Block], folder: Path) -> bytes:
     """The PDF; `folder` holds figures/ and animations/."""
     compiled = compiler()
-    if compiled is None:
-        raise ArcwiseError('a PDF needs typst: pip install "arcwise[report]". Or leave --pdf out.')
     quoted = '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
     head = SETTINGS.replace("PLAIN", quoted).replace("SUBTITLE", escaped(subtitle)).replace("TITLE", escaped(title))
     source = head + "\n\n".join(filter(None, (typeset(block) for block in blocks)))

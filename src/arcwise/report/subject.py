@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from arcwise.compare.plan import Comparison
 from arcwise.compare.table import Table, table_of
@@ -16,21 +17,30 @@ from arcwise.config import Config
 from arcwise.errors import ArcwiseError
 from arcwise.margins import MARGINS
 from arcwise.records import Embeddings, Run
+from arcwise.train.setup import flat
+
+if TYPE_CHECKING:
+    from arcwise.data import Images, Splits
 
 SWEEP_FROM = 9  # a comparison of this many heads or more is shown as a sweep
 NAMES = {
     "softmax": "softmax", "softmax-bias": "softmax + bias", "normface": "NormFace", "sphereface": "SphereFace",
-    "cosface": "CosFace", "arcface": "ArcFace",
+    "cosface": "CosFace", "arcface": "ArcFace", "combined": "combined margin", "adaface": "AdaFace",
+    "magface": "MagFace", "elastic-arcface": "ElasticFace-Arc", "elastic-cosface": "ElasticFace-Cos",
+    "curricularface": "CurricularFace", "mv-softmax": "MV-Softmax", "noise-filter": "noise filter",
 }  # fmt: skip
+# What `arcwise train` writes into metrics.json and a report speaks of.
+FACTS = ("images", "steps", "epochs", "parameters", "device", "seconds", "test")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Runs by the label of their head, in the order they were given."""
+    """Runs by the label of their head, in the order they were given; `notes` says what had to be left out."""
 
     runs: dict[str, list[Run]]
     sweep: dict[str, list[Run]]
     imbalanced: Run | None
+    notes: list[str]
 
     @cached_property
     def table(self) -> Table:
@@ -62,18 +72,57 @@ class Subject:
         """The dimension of the embeddings."""
         return self.config.model.dim
 
-    def test(self, head: str, seed: int = 0) -> Embeddings:
-        """The test embeddings of one head's run, the first by default."""
-        return self.runs[head][seed].embeddings("test")
+    @property
+    def watched(self) -> str:
+        """The part that training was watched on: validation images, or test images where there are none."""
+        return "validation" if self.config.data.validation else "test"
 
-    def snapshots(self, head: str, part: str, run: int = 0) -> list[Embeddings]:
-        """The snapshots of a part in the order of the epochs; none where they were not asked for."""
-        folder = self.runs[head][run].path / "embeddings"
-        return [Embeddings.load(path) for path in sorted(folder.glob(f"{part}-epoch-*.safetensors"))]
+    @cached_property
+    def read(self) -> dict[tuple[str, str], Embeddings]:
+        """Embeddings that were read already."""
+        return {}
 
-    def has_snapshots(self, head: str, part: str) -> bool:
-        """Whether the first run of a head kept snapshots of a part."""
-        return any((self.runs[head][0].path / "embeddings").glob(f"{part}-epoch-*.safetensors"))
+    def embeddings(self, head: str, part: str = "test") -> Embeddings:
+        """The embeddings of a part by a head's first run."""
+        if (head, part) not in self.read:
+            self.read[head, part] = self.runs[head][0].embeddings(part)
+        return self.read[head, part]
+
+    def snapshots(self, head: str, part: str) -> list[Embeddings]:
+        """The snapshots of a part by a head's first run, in the order of the epochs; none where one is damaged."""
+        try:
+            return [Embeddings.load(path) for path in snapshot_files(self.runs[head][0], part)]
+        except ArcwiseError as error:
+            self.note(str(error))
+            return []
+
+    def note(self, text: str) -> None:
+        """Keeps, once, why something is left out."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    @cached_property
+    def splits(self) -> Splits | None:
+        """The images that the runs were made of; nothing where they are gone or have changed since."""
+        from arcwise.data.sources import load
+        from arcwise.train.setup import check_same_images
+
+        try:
+            splits = load(self.config.data)
+            check_same_images(self.first, splits)
+        except (ArcwiseError, OSError) as error:
+            self.note(f"pictures of the images, because {str(error)[0].lower()}{str(error)[1:]}")
+            return None
+        return splits
+
+    def images(self, part: str) -> Images | None:
+        """The images of a part, where they can still be had."""
+        return None if self.splits is None else self.splits.part(part)
+
+
+def snapshot_files(run: Run, part: str) -> list[Path]:
+    """The snapshots of a part that a run kept, in the order of the epochs."""
+    return sorted((run.path / "embeddings").glob(f"{part}-epoch-*.safetensors"))
 
 
 def subject(paths: list[Path]) -> Subject:
@@ -85,8 +134,12 @@ def subject(paths: list[Path]) -> Subject:
         if run.path.resolve() in seen:
             continue
         seen.add(run.path.resolve())
-        if not run.finished:
-            raise ArcwiseError(f"{run.path} is not finished. Go on with: {run.resume_command}")
+        lacking = [name for name in FACTS if name not in run.metrics]
+        if lacking:
+            raise ArcwiseError(
+                f"{run.path / 'metrics.json'} lacks {', '.join(lacking)}: it is not as training wrote it. "
+                "Put the file back, or train the run again."
+            )
         config = config_of(run)
         if config.data.imbalance > 1.0:
             imbalanced = run
@@ -98,10 +151,10 @@ def subject(paths: list[Path]) -> Subject:
         raise ArcwiseError("there is no finished run beside the imbalanced one: name a comparison as well.")
     refuse_mixtures([run for many in (*runs.values(), *sweep.values()) for run in many])
     for head, many in runs.items():
-        seeds = [run.about.get("seed") for run in many]
+        seeds = [config_of(run).seed for run in many]
         if len(set(seeds)) < len(seeds):
             raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
-    return Subject(runs, sweep, imbalanced)
+    return Subject(runs, sweep, imbalanced, unfinished(paths))
 
 
 # What may differ between runs of one experiment: it changes what is kept of a run, not what it learns.
@@ -110,24 +163,34 @@ ASIDE = ("snapshots", "evaluate_every", "journal_every", "checkpoint_every", "te
 
 def refuse_mixtures(runs: list[Run]) -> None:
     """Raises when runs differ in more than head and seed."""
-    seen: dict[str, tuple[str, dict]] = {}
-    for run in runs:
-        config = dataclasses.asdict(config_of(run))
-        facts = {key: config[key] for key in ("recipe", "data", "model")}
-        facts["train"] = {key: value for key, value in config["train"].items() if key not in ASIDE}
-        seen.setdefault(json.dumps(facts, sort_keys=True), (str(run.path), facts))
-    if len(seen) > 1:
-        (first, a), (second, b) = list(seen.values())[:2]
-        unlike = [
-            f"{part}.{key}" if isinstance(a[part], dict) else part
-            for part in a
-            for key in (a[part] if isinstance(a[part], dict) else [""])
-            if (a[part][key] != b[part][key] if isinstance(a[part], dict) else a[part] != b[part])
-        ]
-        raise ArcwiseError(
-            f"one report is about one experiment, these are several: {first} and {second} differ in "
-            f"{', '.join(unlike[:6])}. Report on each by itself."
-        )
+    first = learned_from(runs[0])
+    for run in runs[1:]:
+        here = learned_from(run)
+        unlike = [key for key in first if here[key] != first[key]]
+        if unlike:
+            raise ArcwiseError(
+                f"one report is about one experiment, these are several: {runs[0].path} and {run.path} differ in "
+                f"{', '.join(unlike[:6])}. Report on each by itself."
+            )
+
+
+def learned_from(run: Run) -> dict[str, Any]:
+    """The settings of a run, by their full names, that decide what it learns; head and seed aside."""
+    settings = flat(dataclasses.asdict(config_of(run)))
+    aside = {"seed", "init", *(f"train.{name}" for name in ASIDE)}
+    return {key: value for key, value in settings.items() if key not in aside and not key.startswith("head.")}
+
+
+def unfinished(paths: list[Path]) -> list[str]:
+    """A note for each comparison of which runs are still to be trained."""
+    notes = []
+    for path in paths:
+        if Comparison(path).exists():
+            comparison = Comparison.open(path)
+            wanted, done = len(comparison.heads) * len(comparison.seeds), sum(map(len, comparison.runs().values()))
+            if done < wanted:
+                notes.append(f"{wanted - done} of the {wanted} runs of {path.name}, which are not finished")
+    return notes
 
 
 def found(paths: list[Path]):

@@ -34,12 +34,10 @@ def blocks(m: float = 0.5) -> list[Block]:
         Heading("Numbers to check by hand", 2),
         Paragraph(angle_sentence()),
         Paragraph(
-            f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of "
-            "the table. "
-            f"Their exponentials sum to {np.exp(logits).sum():.2e}, and the softmax gives class 0 a probability of "
-            f"{softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with powers of 10 "
-            "instead of e: "
-            f"{softmax(logits * math.log(10))[0]:.2f}."
+            f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of the "
+            f"table. Their exponentials sum to {np.exp(logits).sum():.2e}, and the softmax gives class 0 a "
+            f"probability of {softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with "
+            f"powers of 10 instead of e: {softmax(logits * math.log(10))[0]:.2f}."
         ),
         Rows(
             ["class", "0", "1", "2", "3", "4"],
@@ -53,16 +51,13 @@ def blocks(m: float = 0.5) -> list[Block]:
         ),
         Paragraph(
             f"The margin in one number: cos(0.5) = {math.cos(0.5):.2f} becomes cos(0.5 + {m:g}) = "
-            f"{math.cos(0.5 + m):.2f}. "
-            f"Past theta = pi - m the cosine would rise again: cos(pi + 0.5) = {math.cos(math.pi + 0.5):.2f} is "
-            "more than "
-            "-1, and a sample on the far side would be pushed further away. There psi goes on as cos(theta) - (1 "
-            "- cos m)."
+            f"{math.cos(0.5 + m):.2f}. Past theta = pi - m the cosine would rise again: cos(pi + 0.5) = "
+            f"{math.cos(math.pi + 0.5):.2f} is more than -1, and a sample on the far side would be pushed further "
+            "away. There psi goes on as cos(theta) - (1 - cos m)."
         ),
         Paragraph(
-            f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of the next table the dot products "
-            "are not "
-            "cosines until both sides are divided by their lengths. Done so, class 0 has the cosine "
+            f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of the next table the dot products are "
+            "not cosines until both sides are divided by their lengths. Done so, class 0 has the cosine "
             f"{arc[0]:.2f} and, under m = {m:g}, the logit cos(theta + m) = {math.cos(theta + m):.2f} (times s)."
         ),
         Rows(
