@@ -24,5 +24,7 @@ def draw(counts: np.ndarray, bias: np.ndarray, names: tuple[str, ...]) -> Figure
         place.plot(ends, slope * np.log(ends) + start, color="0.5", linewidth=1.2, linestyle="--",
                    label=f"least squares: {slope:+.3f} per factor of e")  # fmt: skip
         place.set(xscale="log", xlabel="training images of the class", ylabel="bias of the class")
+        place.set_xticks(sorted(set(counts.tolist())), [f"{count:,}" for count in sorted(set(counts.tolist()))])
+        place.minorticks_off()
         place.legend()
     return figure

@@ -494,11 +494,11 @@ def compared(runs: dict[str, list[Run]]) -> str:
     known = flat(dataclasses.asdict(recipe(config.recipe))) if config.recipe in RECIPES else {}
     for key, value in flat(dataclasses.asdict(config)).items():
         if known.get(key) != value and not key.startswith("head.") and key not in ("seed", "recipe", "init"):
-            words += ["--set", f"{key}={value}"]
+            words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
     return folded(shlex.join(words))
 
 
-def folded(command: str, width: int = 92) -> str:
+def folded(command: str, width: int = 84) -> str:
     """A long command over several lines, broken after commas and before options, as a shell joins it again."""
     lines = [""]
     for piece in re.findall(r"[^, ]+,?| ", command):
