@@ -106,3 +106,29 @@ def test_nearest_neighbours_are_those_of_scikit_learn(seed):
         assert retrieval(e, k=(k,)).recall_at[k] == pytest.approx(hits[~lone, :k].any(axis=1).mean())
     other = NearestNeighbors(n_neighbors=1, metric="cosine").fit(gallery.x).kneighbors(e.x, return_distance=False)
     assert nearest_neighbour_accuracy(e, gallery) == pytest.approx((gallery.y[other[:, 0]] == e.y).mean())
+
+
+def plain_retrieval(x, y, k):
+    """Recall@k, R-precision and MAP@R from one float64 product and a full sort of each row."""
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    far = -(unit @ unit.T)
+    np.fill_diagonal(far, np.inf)
+    hits = (y[np.argsort(far, axis=1)] == y[:, None])[:, :-1]
+    wanted, ranks = hits.sum(axis=1), np.arange(1, len(x))
+    hits, wanted = hits[wanted > 0], wanted[wanted > 0]
+    counted = hits & (ranks <= wanted[:, None])
+    precision = (counted * np.cumsum(hits, axis=1) / ranks).sum(axis=1) / wanted
+    return {d: hits[:, :d].any(axis=1).mean() for d in k}, (counted.sum(axis=1) / wanted).mean(), precision.mean()
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-3, 1e-4])  # at 1e-3 cosines differ by what float32 rounds
+@pytest.mark.parametrize(("dim", "classes", "k"), [(2, 90, (1, 3)), (24, 60, (1, 5, 40)), (200, 300, (1, 300))])
+def test_retrieval_of_many_is_that_of_float64(dim, classes, k, spread):
+    rng = np.random.default_rng(dim)
+    y = np.concatenate((rng.integers(0, classes, 1300), np.arange(classes, classes + 40)))  # forty ask nothing
+    x = rng.standard_normal(dim) + spread * (rng.standard_normal((len(y), dim)) + rng.standard_normal((len(y), dim))[y])
+    order = rng.permutation(len(y))
+    found = retrieval(embeddings(x[order], y[order]), k=k)
+    recall, r_precision, map_at_r = plain_retrieval(x, y, k)
+    assert found.recall_at == pytest.approx(recall, abs=1e-12)
+    assert (found.r_precision, found.map_at_r) == pytest.approx((r_precision, map_at_r), abs=1e-12)

@@ -1,15 +1,26 @@
-"""Returns how well a query finds its like among all others: recall@k, R-precision, MAP@R."""
+"""Returns how well a query finds its like among all others: recall@k, R-precision, MAP@R.
+
+Only the ranks of the query's own class count, and the rank of the i-th of them is i plus the number of samples of other
+classes ahead of it. So cosines within the class are taken in float64, those to other classes in float32, and of these
+again in float64 the few that come nearer to one of the class than float32 can tell: the ranks are those of float64.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32, Int
 
 from arcwise.errors import ArcwiseError, count_in
-from arcwise.metrics.rows import admitted, blocks, by_class, directions
+from arcwise.metrics.rows import Rows, admitted, blocks, by_class
 from arcwise.records import Embeddings
+
+NOWHERE = 2.0  # farther than any sample: distances here are minus the cosine
+GROUPS = 4  # groups of samples for each neighbour sought; their nearest members bound the neighbourhood
+CANDIDATES = 1 / 8  # of all pairs: with more than these, sorting is quicker than picking
+DOUBTFUL = 1 / 64  # of all pairs: with more than these, one product in float64 is quicker than pair by pair
 
 
 class Retrieval(NamedTuple):
@@ -19,6 +30,23 @@ class Retrieval(NamedTuple):
     r_precision: float
     map_at_r: float
     queries: int
+
+
+class Unit(NamedTuple):
+    """Directions sorted by class, in float64 and rounded to float32; class i is rows starts[i] to starts[i + 1]."""
+
+    exact: Float[np.ndarray, "n d"]
+    quick: Float32[np.ndarray, "n d"]
+    starts: Int[np.ndarray, " starts"]
+
+    @property
+    def doubt(self) -> float:
+        """A bound on the error of a float32 cosine: k u / (1 - k u) after k roundings  (Higham 2002, section 3.1).
+
+        k = d for the sum in whatever order + 2 for its factors + 2 for what is rounded besides; sum |a_i b_i| <= 1.
+        """
+        rounded = (self.quick.shape[1] + 4) * 2.0**-24
+        return rounded / (1.0 - rounded)
 
 
 def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Retrieval:
@@ -31,41 +59,127 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
     >>> retrieval(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")), k=(1,)).map_at_r
     1.0
     """
-    rows = by_class(directions(admitted(embeddings).x.astype(np.float64)), embeddings.y)
-    n, wanted = len(rows.x), rows.sizes[rows.owner] - 1
-    queries = np.flatnonzero(wanted > 0)
-    if not len(queries):
+    x, y = admitted(embeddings).x, embeddings.y
+    lone = np.bincount(y)[y] == 1
+    if lone.all():
         raise ArcwiseError("no class has two samples, so no query can find its like.")
     for depth in k:
-        count_in("k", depth, 1, n - 1)
-    owner, sums = rows.owner, np.zeros(2 + len(k))
-    mirrored = -rows.x.T
-    for part in blocks(len(queries), n):
-        some = queries[part]
-        far = rows.x[some] @ mirrored  # minus the cosine: the nearest come first
-        far[np.arange(len(some)), some] = np.inf
-        hits = ranked_hits(far, owner, owner[some], max((*k, int(wanted[some].max()))))
-        sums += block_sums(hits, wanted[some], k)
-    means = (sums / len(queries)).tolist()
-    return Retrieval(dict(zip(k, means[2:], strict=True)), means[0], means[1], len(queries))
+        count_in("k", depth, 1, len(x) - 1)
+    rows = by_class(x, np.where(lone, len(embeddings.names), y), unit=True)  # those that ask nothing come last
+    queries, unit, wanted = int((~lone).sum()), both_precisions(rows), rows.sizes[rows.owner] - 1
+    sums = np.zeros(2 + len(k))
+    for part in blocks(queries, len(x) + 8 * int(wanted[:queries].max()), itemsize=4):
+        sums += block_sums(own_ranks(unit, part, max((*k, int(wanted[part].max())))), wanted[part], k)
+    means = (sums / queries).tolist()
+    return Retrieval(dict(zip(k, means[2:], strict=True)), means[0], means[1], queries)
 
 
-def ranked_hits(far: np.ndarray, owner: np.ndarray, query: np.ndarray, depth: int) -> np.ndarray:
-    """Whether each of the `depth` nearest is of the query's class, nearest first."""
-    if depth < far.shape[1]:
-        nearest = np.argpartition(far, depth - 1, axis=1)[:, :depth]
-        order = np.argsort(np.take_along_axis(far, nearest, axis=1), axis=1)
-        nearest = np.take_along_axis(nearest, order, axis=1)
-    else:
-        nearest = np.argsort(far, axis=1)
-    return owner[nearest] == query[:, None]
+def both_precisions(rows: Rows) -> Unit:
+    """The directions of the rows, in float64 and in float32."""
+    unit = Unit(np.empty(rows.x.shape), np.empty(rows.x.shape, np.float32), rows.starts)
+    for part in blocks(len(rows.x), 8 * rows.x.shape[1]):
+        unit.exact[part] = unit.quick[part] = rows.part(part)
+    return unit
 
 
-def block_sums(hits: np.ndarray, wanted: np.ndarray, k: tuple[int, ...]) -> Float[np.ndarray, " sums"]:
+def block_sums(ranks: np.ndarray, wanted: np.ndarray, k: tuple[int, ...]) -> Float[np.ndarray, " sums"]:
     """R-precision, MAP@R and recall@k of some queries, summed."""
-    ranks = np.arange(1, hits.shape[1] + 1)
-    counted = hits & (ranks[None, :] <= wanted[:, None])
-    precision = np.cumsum(counted, axis=1) / ranks
-    first = np.where(hits.any(axis=1), hits.argmax(axis=1), hits.shape[1])
-    found = [float((first < depth).sum()) for depth in k]
-    return np.array([(counted.sum(axis=1) / wanted).sum(), ((precision * counted).sum(axis=1) / wanted).sum(), *found])
+    counted = ranks <= wanted[:, None]
+    precision = np.where(counted, np.arange(1, ranks.shape[1] + 1) / ranks, 0.0)
+    found = [float((ranks[:, 0] <= depth).sum()) for depth in k]
+    return np.array([(counted.sum(axis=1) / wanted).sum(), (precision.sum(axis=1) / wanted).sum(), *found])
+
+
+def own_ranks(unit: Unit, part: slice, depth: int) -> Int[np.ndarray, "m own"]:
+    """The ranks of the others of each query's class, nearest first; of those beyond `depth`, only that they are."""
+    own = own_distances(unit, part)
+    ahead = ahead_by_picking(unit, part, own, depth) if GROUPS * depth <= len(unit.exact) else None
+    if ahead is None:
+        ahead = ahead_by_sorting(unit, part, own, depth)
+    return ahead + np.arange(1, own.shape[1] + 1)
+
+
+def classes_of(unit: Unit, part: slice) -> list[tuple[slice, slice]]:
+    """Each class with queries in the part: these, counted from the start of the part, and all rows of the class."""
+    first, last = np.searchsorted(unit.starts, (part.start, part.stop - 1), "right")
+    bounds = unit.starts[first - 1 : last + 1].tolist()
+    return [
+        (slice(max(start, part.start) - part.start, min(stop, part.stop) - part.start), slice(start, stop))
+        for start, stop in pairwise(bounds)
+    ]
+
+
+def own_distances(unit: Unit, part: slice) -> Float[np.ndarray, "m own"]:
+    """The distances of each query to the others of its class, rising, then NOWHERE at least once."""
+    x, classes = unit.exact[part], classes_of(unit, part)
+    own = np.full((len(x), max(rows.stop - rows.start for _, rows in classes)), NOWHERE)
+    for some, rows in classes:
+        own[some, : rows.stop - rows.start] = -x[some] @ unit.exact[rows].T
+        itself = np.arange(some.start, some.stop)
+        own[itself, itself + part.start - rows.start] = NOWHERE
+    own.sort(axis=1)
+    return own
+
+
+def other_distances(unit: Unit, part: slice, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m n"]:
+    """The distances of each query to every sample, in the precision of x; NOWHERE to those of its class."""
+    far = -x[part] @ x.T
+    for some, rows in classes_of(unit, part):
+        far[some, rows] = NOWHERE
+    return far
+
+
+def ahead_by_sorting(unit: Unit, part: slice, own: np.ndarray, depth: int) -> Int[np.ndarray, "m own"]:
+    """How many of the `depth` nearest of other classes come before each of the query's own; of equals, they do."""
+    far = other_distances(unit, part, unit.exact)
+    far.partition(depth - 1, axis=1)
+    nearest = far[:, :depth]
+    nearest.sort(axis=1)
+    return np.stack([np.searchsorted(others, mine, "right") for others, mine in zip(nearest, own, strict=True)])
+
+
+def ahead_by_picking(unit: Unit, part: slice, own: np.ndarray, depth: int) -> Int[np.ndarray, "m own"] | None:
+    """The same from those within reach alone, in float32 where that decides; None where too many are too close."""
+    far = other_distances(unit, part, unit.quick)
+    picked = np.flatnonzero(far <= reach(far, own, depth, unit.doubt)[:, None])
+    if len(picked) > CANDIDATES * far.size:
+        return None
+    query, column = np.divmod(picked, far.shape[1])
+    nearer, close = own_nearer(own, query, far.ravel()[picked], unit.doubt)
+    if close.sum() > DOUBTFUL * far.size:
+        return None
+    nearer[close] = own_nearer_exactly(own, unit.exact[part], unit.exact, query[close], column[close])
+    return np.bincount(query * own.shape[1] + nearer, minlength=own.size).reshape(own.shape).cumsum(axis=1)
+
+
+def reach(far: np.ndarray, own: np.ndarray, depth: int, doubt: float) -> Float32[np.ndarray, " m"]:
+    """A distance within which the `depth` nearest of each query surely are: of some samples, `depth` are.
+
+    These are its own class and the nearest of each group of columns, among which most of the nearest are.
+    """
+    folds = far.shape[1] // (GROUPS * depth)
+    groups = far.shape[1] // folds
+    nearest = far[:, : folds * groups].reshape(len(far), folds, groups).min(axis=1)
+    some = np.concatenate((own.astype(np.float32), nearest), axis=1)
+    some.partition(depth - 1, axis=1)
+    return np.minimum(some[:, depth - 1] + np.float32(2.0 * doubt), np.float32(NOWHERE - 0.5))
+
+
+def own_nearer(own: np.ndarray, query: np.ndarray, far: np.ndarray, doubt: float) -> tuple[np.ndarray, np.ndarray]:
+    """How many of the query's class are nearer than each candidate, and whether any is too close to it to tell."""
+    apart = 2.0 * NOWHERE  # all queries in a row on one line, so that one search serves them all
+    line, point = (own + apart * np.arange(len(own))[:, None]).ravel(), far + apart * query
+    place = np.searchsorted(line, point)
+    close = (np.abs(line[place] - point) <= doubt) | (np.abs(line[place - 1] - point) <= doubt)
+    return place - own.shape[1] * query, close
+
+
+def own_nearer_exactly(
+    own: np.ndarray, asking: np.ndarray, x: np.ndarray, query: np.ndarray, column: np.ndarray
+) -> Int[np.ndarray, " pairs"]:
+    """How many of the query's class are nearer than each candidate, by the float64 cosine of the two."""
+    nearer = np.empty(len(query), np.int64)
+    for piece in blocks(len(query), 16 * (2 * x.shape[1] + own.shape[1])):  # small enough for the cache
+        far = -np.vecdot(asking[query[piece]], x[column[piece]])
+        nearer[piece] = (own[query[piece]] < far[:, None]).sum(axis=1)
+    return nearer
