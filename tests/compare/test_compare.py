@@ -103,7 +103,7 @@ def test_a_comparison_killed_at_any_moment_goes_on_where_it_was(tmp_path):
 
 
 def test_ctrl_c_saves_every_run_and_says_how_to_go_on(tmp_path):
-    words = "compare digits-2d --heads softmax,arcface --seeds 1 --workers 2 --device cpu --set train.epochs=200 --out"
+    words = "compare digits-2d --heads softmax,arcface --seeds 1 --workers 2 --device cpu --set train.epochs=9000 --out"
     command = [sys.executable, "-m", "arcwise", *words.split(), str(tmp_path / "c")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

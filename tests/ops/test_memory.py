@@ -17,7 +17,7 @@ used = {{}}
 for name, engine, memory in (("eager", "eager", None), ("8", "chunked", 2**23), ("32", "chunked", 2**25)):
     head = arcwise.Head(64, 60_000, engine=engine, memory=memory)
     step(head, x, y)
-    used[name] = min(working_memory(head, x, y) for _ in range(3)) / 2**20
+    used[name] = min(working_memory(head, x, y) for _ in range(8)) / 2**20
 print(json.dumps(used))
 """
 

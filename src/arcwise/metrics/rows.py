@@ -126,10 +126,12 @@ def squared_distances(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "k d"]) 
     The product loses digits of what is close together far from the origin: bring both near it first.
     """
     if a.shape[1] <= FEW:
-        out = np.zeros((len(a), len(b)))
-        for u, v in zip(a.T, b.T, strict=True):
-            difference = u[:, None] - v
-            out += np.square(difference, out=difference)
+        out = np.empty((len(a), len(b)))
+        for part in blocks(len(a), 64 * len(b)):  # rows that stay in the cache from one dimension to the next
+            np.square(np.subtract(a[part, :1], b[:, 0], out=out[part]), out=out[part])
+            for u, v in zip(a[part, 1:].T, b[:, 1:].T, strict=True):
+                difference = u[:, None] - v
+                out[part] += np.square(difference, out=difference)
         return out
     long, short = np.einsum("nd,nd->n", a, a), np.einsum("kd,kd->k", b, b)
     one = np.ones_like
