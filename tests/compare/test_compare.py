@@ -106,7 +106,10 @@ def test_ctrl_c_saves_every_run_and_says_how_to_go_on(tmp_path):
     words = "compare digits-2d --heads softmax,arcface --seeds 1 --workers 2 --device cpu --set train.epochs=9000 --out"
     command = [sys.executable, "-m", "arcwise", *words.split(), str(tmp_path / "c")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # background jobs ignore it
+    )  # fmt: skip
     until = time.monotonic() + 60
     while len(list((tmp_path / "c").glob("*/journal.jsonl"))) < 2 and time.monotonic() < until:
         time.sleep(0.05)
