@@ -21,6 +21,7 @@ from arcwise.config import LINEAR_HEADS
 from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
 from arcwise.margins import MARGINS, margin_from, parsed
 from arcwise.ops import ENGINES, own_cosine, split_lse
+from arcwise.ops.update import Mover
 from arcwise.sphere import Others, clip, cosines, length, normalise
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -47,8 +48,9 @@ class Head(nn.Module):
     loss_i = -log( e^{s psi(cos_iy)} / (e^{s psi(cos_iy)} + sum_{j != y} e^{s cos_ij}) )  (Deng et al. 2019)
 
     `weight` is (classes, dim), or (classes, k, dim) with k sub-centres; it is normalised in a copy, so
-    its own length drifts freely. `engine` is one of "auto", "eager", "chunked"; `memory` bounds the
-    chunked engine's working memory in bytes. `gradient="straight_through"` lets the gradient pass the
+    its own length drifts freely. `engine` is one of "auto", "eager", "chunked", "triton"; `memory` bounds the
+    working memory of the last two in bytes. Under autocast, or with x in bf16 or fp16, "triton" multiplies in that
+    type; all else is float32. `gradient="straight_through"` lets the gradient pass the
     margin unchanged, as insightface does. Values (labels in range, x finite) are checked where that
     costs no synchronisation: always on the CPU, elsewhere only with `checks=True`.
 
@@ -82,6 +84,7 @@ class Head(nn.Module):
         self.memory = None if memory is None else count_at_least("memory", memory, 1)
         self.checks = flag("checks", checks)
         self.strength = 1.0  # of the margin: training may raise it from 0, which is NormFace
+        self.mover: Mover | None = None  # an optimiser of `arcwise.optim` that steps in the backward pass
         check_per_class(self.margin, self.classes)
         shape = (self.classes, self.dim) if self.k == 1 else (self.classes, self.k, self.dim)
         self.weight = empty(*shape, device=device, dtype=dtype)
@@ -123,11 +126,16 @@ class Head(nn.Module):
     def losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss, own cosine and largest other cosine of each sample, all of one pass."""
         admit(x, y, self.weight, checks=self.checks)
+        products = product_type(x)
         with torch.autocast(x.device.type, enabled=False):
             x, (y, bad) = x.to(working_dtype(x, self.weight)), usable_labels(y, self.classes)
             norm = length(x)
             others = self.reshaping(x, norm, y, bad)
-            out = split_lse(x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory)
+            mover = self.mover if torch.is_grad_enabled() else None
+            out = split_lse(
+                x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory, products=products,
+                mover=mover,
+            )  # fmt: skip
             psi = self.margin(out.cos_y, norm=norm, y=y)
             if self.strength != 1.0:
                 psi = out.cos_y + self.strength * (psi - out.cos_y)
@@ -273,6 +281,13 @@ def head_from(text: str, dim: int, classes: int, *, engine: str = "auto", gradie
     for key in parameters.keys() - (choices := {*inspect.signature(MARGINS[name]).parameters, "s", "k"}):
         raise unknown(f"parameter of {name}", key, choices)
     return Head(dim, classes, margin=margin_from(name, **parameters), engine=engine, gradient=gradient, **own)  # type: ignore[arg-type]
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """The type in which an engine may multiply: autocast's, or that of x where it is narrow; else float32."""
+    if torch.is_autocast_enabled(x.device.type):
+        return torch.get_autocast_dtype(x.device.type)
+    return x.dtype if x.dtype in (torch.bfloat16, torch.float16) else torch.float32
 
 
 def empty(*shape: int, device: torch.device | str | None, dtype: torch.dtype | None) -> nn.Parameter:

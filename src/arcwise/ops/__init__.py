@@ -10,6 +10,9 @@ a matter of size, never of result.
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -19,14 +22,16 @@ from torch import Tensor
 from arcwise.admit import admit_rows
 from arcwise.errors import ArcwiseError, count_at_least, number_in, one_of
 from arcwise.ops.eager import chunked, eager
+from arcwise.ops.update import Mover
 from arcwise.sphere import Others, nearest_centre, normalise
 
-ENGINES = ("auto", "eager", "chunked")
+ENGINES = ("auto", "eager", "chunked", "triton")
 
 # From this many cosines on, `auto` takes blocks: on the CPU they are faster, on a GPU the plain definition
 # would keep 20 bytes for each (2.5 GiB here) and blocks cost about a third more time (measured on an H200).
 CHUNKED_FROM_CPU = 2**22
 CHUNKED_FROM_GPU = 2**27
+FUSED_FROM = 2**20  # on a GPU; below, the plain definition is as quick and can be differentiated twice
 
 # Working memory of `chunked`. On the CPU blocks of some 3,600 classes at b = 256 stay near the caches;
 # a GPU wants blocks large enough to fill it.
@@ -54,13 +59,16 @@ def split_lse(
     others: Others | None = None,
     engine: str = "auto",
     memory: int | None = None,
+    products: torch.dtype = torch.float32,
+    mover: Mover | None = None,
 ) -> SplitLSE:
     """log sum_{j != y} exp(s f(cos_ij)), the own cosine, and the largest other cosine.
 
     x (b, d) and w, (c, d) or (c, k, d) with sub-centres, are taken as they are and normalised here.
     The arithmetic is x's, float32 or float64; w may be narrower. Labels must lie in [0, c): heads see to that.
-    `memory` bounds, in bytes, what `chunked` uses beyond its inputs, its outputs and their gradients;
-    a block holds one class at least.
+    `memory` bounds, in bytes, what an engine uses beyond its inputs, its outputs and their gradients; `eager` cannot
+    be bounded, and a block holds one class at least. `products` is the type in which `triton` multiplies, with sums in
+    float32. With a `mover` the backward pass of `chunked` and `triton` moves w itself, and w gets no gradient.
 
     >>> import torch
     >>> out = split_lse(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), s=4.0)
@@ -75,16 +83,54 @@ def split_lse(
         raise ArcwiseError(f"w must have shape (c, {x.shape[1]}) or (c, k, {x.shape[1]}), got {tuple(w.shape)}.")
     admit_rows(x, y)
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
-    on_cpu = x.device.type == "cpu"
-    if engine == "auto":
-        engine = "chunked" if b * c * k >= (CHUNKED_FROM_CPU if on_cpu else CHUNKED_FROM_GPU) else "eager"
+    memory = None if memory is None else count_at_least("memory", memory, 1)
+    engine = engine if engine != "auto" else chosen(x, b * c * k, moving=mover is not None)
     w = w.reshape(c, k, x.shape[1])
     if engine == "eager":
+        if mover is not None:
+            raise ArcwiseError('an optimiser that steps inside needs engine="chunked" or "triton", not "eager".')
         return SplitLSE(*eager(x, w, y, s, others))
+    if engine == "triton":
+        if (problem := fused_problem(x)) is not None:
+            raise ArcwiseError(f'engine="triton" cannot run here: {problem} Take engine="auto".')
+        from arcwise.ops.fused import fused
+
+        return SplitLSE(*fused(normalise(x), w, y, s, others, products=products, memory=memory, mover=mover))
     if memory is None:
-        memory = MEMORY_CPU if on_cpu else MEMORY_GPU
-    size = max(1, count_at_least("memory", memory, 1) // bytes_per_class(x, k))
-    return SplitLSE(*chunked(normalise(x), w, y, s, others, size))
+        memory = MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU
+    size = max(1, memory // bytes_per_class(x, k))
+    return SplitLSE(*chunked(normalise(x), w, y, s, others, size, mover))
+
+
+def chosen(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:
+    """The engine that `auto` picks: what is quickest for this device and this many cosines."""
+    on_gpu = x.device.type == "cuda"
+    if on_gpu and (moving or cosines >= FUSED_FROM) and fused_problem(x) is None:
+        return "triton"
+    return "chunked" if moving or cosines >= (CHUNKED_FROM_GPU if on_gpu else CHUNKED_FROM_CPU) else "eager"
+
+
+def fused_problem(x: Float[Tensor, "b d"]) -> str | None:
+    """Why the fused engine cannot take this batch; None where it can."""
+    if x.dtype != torch.float32:
+        return f"it works in float32, and x is {x.dtype}."
+    if not len(x):
+        return "the batch is empty."
+    if (missing := triton_missing()) is not None:
+        return missing
+    if x.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"it needs a GPU, and x is on {x.device}."
+    if x.device.type == "cuda" and torch.cuda.get_device_capability(x.device) < (8, 0):
+        return "the GPU is older than its kernels are written for (compute capability 8.0)."
+    return None
+
+
+@lru_cache(maxsize=1)
+def triton_missing() -> str | None:
+    """What is to be installed for the fused engine; None where all is there."""
+    if find_spec("triton") is None or find_spec("triton.tools.tensor_descriptor") is None:
+        return "triton 3.4 or newer is not installed; it comes with torch 2.8 and newer for Linux."
+    return None
 
 
 def bytes_per_class(x: Float[Tensor, "b d"], k: int) -> int:

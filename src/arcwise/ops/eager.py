@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from arcwise.errors import ArcwiseError, unknown
+from arcwise.ops.update import Mover, move
 from arcwise.sphere import EMPTY, Mode, Others, blocks, cosines, inverse_length, length
 
 Triple = tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"]]
@@ -67,9 +68,13 @@ def chunked(
     s: float,
     others: Others | None,
     size: int,
+    mover: Mover | None = None,
 ) -> Triple:
-    """The same three as `eager`, over blocks of `size` classes; x must be normalised, w need not be."""
-    return Chunked.apply(x, w, y, s, others, size)  # type: ignore[return-value]
+    """The same three as `eager`, over blocks of `size` classes; x must be normalised, w need not be.
+
+    With a `mover` the backward pass moves w itself, block by block, and w gets no gradient.
+    """
+    return Chunked.apply(x, w, y, s, others, size, mover)  # type: ignore[return-value]
 
 
 class Chunked(torch.autograd.Function):
@@ -81,7 +86,7 @@ class Chunked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, w, y, s, others, size):
+    def forward(ctx, x, w, y, s, others, size, mover):
         inverse = w.new_empty(w.shape[:2], dtype=x.dtype)  # 1/|w|, (c, k)
         cos_y = x.new_full((len(x),), torch.nan)  # what a label out of range keeps
         best, total = x.new_full((len(x),), EMPTY), x.new_zeros(len(x))
@@ -98,7 +103,7 @@ class Chunked(torch.autograd.Function):
             top, total = absorbed(top, total, reshaped(cos, others).mul_(s))  # cos is used up here
         lse = top + total.log()
         ctx.save_for_backward(x, w, y, inverse, lse)
-        ctx.s, ctx.others, ctx.size = s, others, size  # others carries no gradient
+        ctx.s, ctx.others, ctx.size, ctx.mover = s, others, size, mover  # others carries no gradient
         ctx.mark_non_differentiable(best)
         return lse, cos_y, best
 
@@ -106,7 +111,7 @@ class Chunked(torch.autograd.Function):
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, w, y, inverse, lse = ctx.saved_tensors
         d_x, d_w = ChunkedGradient.apply(x, w, d_lse, d_cos, (y, inverse, lse, ctx))  # type: ignore[misc]
-        return d_x, d_w, None, None, None, None
+        return d_x, d_w, None, None, None, None, None
 
 
 class ChunkedGradient(torch.autograd.Function):
@@ -116,7 +121,11 @@ class ChunkedGradient(torch.autograd.Function):
     def forward(ctx, x, w, d_lse, d_cos, first_pass):
         y, inverse, lse, first = first_pass
         d_x = torch.zeros_like(x)
-        d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if first.needs_input_grad[1] else None
+        update = None
+        if first.mover is not None:
+            update = first.mover.step_of(torch.stack((lse, d_lse, d_cos)).isfinite().all())
+        wanted = first.needs_input_grad[1] and update is None
+        d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if wanted else None
         weight = (first.s * d_lse).unsqueeze(1)
         with torch.autocast(x.device.type, enabled=False):
             for block in blocks(len(w), first.size):
@@ -132,6 +141,10 @@ class ChunkedGradient(torch.autograd.Function):
                 d_x.addmm_(g, rows.flatten(0, 1))
                 if d_w is not None:
                     write_gradient(d_w[block], x, rows, g, radial=radial)
+                elif update is not None:
+                    gradient = torch.empty_like(rows)
+                    write_gradient(gradient, x, rows, g, radial=radial)
+                    move(w[block], gradient, update, block)
         return d_x, d_w
 
     @staticmethod

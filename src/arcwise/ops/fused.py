@@ -1,0 +1,257 @@
+"""Returns lse, own cosine and largest other cosine on a GPU: every class, any margin, nothing of size b x c.
+
+Two passes over large blocks of classes, by the kernels of `ops/triton.py`. What the first pass has computed and the
+memory allows to keep, the second need not compute again; the results are the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from arcwise.errors import ArcwiseError
+from arcwise.ops import triton as kernels
+from arcwise.ops.triton import MODES, TILE, Block, Reshaping, Running, Settings, Slopes, parts, resident
+from arcwise.ops.update import Mover
+from arcwise.sphere import Others
+
+BLOCK_CELLS = 2**27  # slopes of one block: 256 MiB in bf16; in few large blocks a step is few launches
+SHARE = 12  # of the device's memory, one part in so many is what `auto` allows
+LEAST = 256 * 2**20
+PRODUCTS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Plan(NamedTuple):
+    """How the classes are passed over: classes of a block, and what is kept from the first pass for the second.
+
+    `room` says where cosines are kept: "gradient" for the place that the gradient of w will take, which is empty until
+    then, "own" for memory of their own, which the first `kept` blocks have.
+    """
+
+    block: int
+    keep_units: bool
+    room: str
+    kept: int
+    shares: int
+
+
+def planned(b: int, c: int, k: int, d: int, *, size: int, memory: int, gradient: int = 0, programs: int = 264) -> Plan:
+    """The plan whose working memory stays within `memory` bytes; a block has TILE classes at least.
+
+    `size` is that of a number in the products, `gradient` that of a number of w's gradient, 0 where none is wanted.
+    The units of w in the type of the products save a second reading of all of w, the cosines one product of four.
+
+    >>> planned(1024, 1_000_000, 1, 512, size=2, memory=2**31, gradient=4)
+    Plan(block=131072, keep_units=True, room='gradient', kept=8, shares=8)
+    """
+    wide, deep, classes = up(b, 16), up(d, 64), up(c, TILE)
+    shares = max(1, programs // (parts(b, TILE) * parts(deep, TILE)))
+    slopes, unit, cosines = k * (wide * size + 4 * parts(b, TILE)), k * deep * size, 2 * wide
+    left = memory - shares * b * deep * 4
+    block = min(classes, max(TILE, min(BLOCK_CELLS // (k * wide), left // (slopes + unit)) // TILE * TILE))
+    left -= block * slopes
+    keep_units = classes * unit <= left
+    left -= (classes if keep_units else block) * unit
+    keepable = k == 1 and size == 2  # float32 would lose digits, and sub-centres would have to be kept as well
+    if keepable and cosines <= d * gradient:
+        return Plan(block, keep_units, "gradient", parts(c, block), shares)
+    kept = min(parts(c, block), max(0, left) // (block * cosines)) if keepable else 0
+    return Plan(block, keep_units, "own", kept, shares)
+
+
+@lru_cache(maxsize=32)
+def allowed(device: torch.device, *, moving: bool = False) -> int:
+    """The memory that `auto` allows; who has the optimiser step inside wants to save some."""
+    total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(LEAST, total // (4 * SHARE if moving else SHARE))
+
+
+def up(n: int, step: int) -> int:
+    """n rounded up to a multiple of step."""
+    return parts(n, step) * step
+
+
+@torch.compiler.disable
+def fused(
+    x: Float[Tensor, "b d"],
+    w: Float[Tensor, "c k d"],
+    y: Int[Tensor, " b"],
+    s: float,
+    others: Others | None,
+    *,
+    products: torch.dtype = torch.float32,
+    memory: int | None = None,
+    mover: Mover | None = None,
+):
+    """The same three as `eager`; x must be normalised, w need not be. `products` is the type that is multiplied.
+
+    With a `mover` the backward pass moves w itself, and w gets no gradient.
+    """
+    if products not in PRODUCTS or x.dtype != torch.float32:
+        raise ArcwiseError(f'engine="triton" multiplies float32, bfloat16 or float16, not {products}: take "chunked".')
+    spare = up(w.shape[-1], 8) - w.shape[-1]  # rows of w are read in pieces of 16 bytes
+    if spare and mover is not None:
+        raise ArcwiseError(f"an optimiser in the backward pass needs a dimension that 8 divides, got {w.shape[-1]}.")
+    x, w = (F.pad(v, (0, spare)) if spare else v for v in (x, w))
+    b, (c, k, d) = len(x), w.shape
+    memory = allowed(x.device, moving=mover is not None) if memory is None else memory
+    gradient = w.element_size() if w.requires_grad and mover is None else 0
+    size, programs = products.itemsize, resident(2, x.device)
+    plan = planned(b, c, k, d, size=size, memory=memory, gradient=gradient, programs=programs)
+    one = Settings(k, d, up(d, 64), MODES[None if others is None else others.mode], s, products)
+    return Fused.apply(x, w, y, others, one, plan, mover)
+
+
+class Fused(torch.autograd.Function):
+    """lse in one pass over the classes; gradients in a second, which computes the cosines again or has kept them."""
+
+    @staticmethod
+    def forward(ctx, x, w, y, others, one, plan, mover):
+        given, y = (x, w), y.contiguous()
+        x, w = x.contiguous(), w.contiguous()
+        if not any(ctx.needs_input_grad):
+            plan = plan._replace(keep_units=False, kept=0)
+        operand, cos_y, nearest = kernels.prepare(x, w, y, one)
+        running, reshaping = Running.over(x), reshaping_of(others, x)
+        d_w = torch.empty_like(w) if plan.room == "gradient" and plan.kept else None
+        inverse, units = x.new_empty(w.shape[:2]), room_for_units(operand, len(w), one, plan)
+        kept = room_for_cosines(operand, d_w, len(w), plan)
+        blocks = blocks_of(w, inverse, units, kept, plan)
+        for block, ready in with_units(blocks, one, at_once=plan.keep_units):
+            ready()
+            kernels.take_in(block, operand, y, reshaping, running, one)
+        lse, other = kernels.combine(running, one)
+        ctx.save_for_backward(
+            *given, operand, y, lse, cos_y, nearest, inverse, *units, *([] if d_w is not None else kept)
+        )
+        ctx.first, ctx.d_w, ctx.units = (others, one, plan, mover), d_w, len(units)
+        ctx.mark_non_differentiable(other)
+        return lse, cos_y, other
+
+    @staticmethod
+    def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, w = ctx.saved_tensors[:2]
+        d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx)  # type: ignore[misc]
+        return d_x, d_w, None, None, None, None, None
+
+
+class FusedGradient(torch.autograd.Function):
+    """The second pass. A function of its own, so that a gradient of this gradient is refused, not silently wrong."""
+
+    @staticmethod
+    def forward(ctx, x, w, d_lse, d_cos, first):
+        w = w.contiguous()
+        operand, y, lse, cos_y, nearest, inverse, *room = first.saved_tensors[2:]
+        others, one, plan, mover = first.first
+        wanted = first.needs_input_grad[1] and mover is None
+        d_w, first.d_w = first.d_w, None  # the cosines in it last for one backward pass
+        kept = room[first.units :] if plan.room == "own" else room_for_cosines(operand, d_w, len(w), plan)
+        d_w = torch.empty_like(w) if wanted and d_w is None else d_w
+        d_lse, d_cos = d_lse.contiguous(), d_cos.contiguous()
+        update = None if mover is None else mover.step_of(finite(lse, cos_y, d_lse, d_cos))
+        unscale, reshaping = unity(w.device), reshaping_of(others, lse)
+        if one.products == torch.float16:
+            fit = headroom(d_lse, d_cos, one)
+            d_lse, d_cos, unscale = d_lse * fit, d_cos * fit, fit.reciprocal()
+        blocks = blocks_of(w, inverse, room[: first.units], kept, plan)
+        shares = lse.new_zeros(plan.shares, len(y), one.deep)
+        g = operand.new_empty(len(blocks[0].unit), up(len(y), 16))
+        radial = lse.new_empty(parts(len(y), TILE) * len(g))
+        for block in blocks:
+            if not plan.keep_units:
+                kernels.write_units(block.rows, block.unit, block.inverse, one)
+            slopes = Slopes(g[: len(block.unit)], radial)
+            kernels.write_slopes(block, operand, y, reshaping, lse, d_lse, slopes, one)
+            kernels.add_own(block, y, nearest, cos_y, d_cos, slopes)
+            kernels.add_to_x(block, slopes, shares, one)
+            if wanted or update is not None:
+                d_rows = None if d_w is None else d_w[block.start : block.start + block.n]
+                kernels.write_to_w(block, operand, slopes, d_rows, unscale, update, one)
+        d_x = shares.sum(0)[:, : one.d]
+        return d_x * unscale if one.products == torch.float16 else d_x, d_w
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise ArcwiseError('engine="triton" can be differentiated once: take engine="eager" for second derivatives.')
+
+
+def room_for_units(operand: Tensor, c: int, one: Settings, plan: Plan) -> list[Tensor]:
+    """Memory for the units of every block where they are kept, else of one block for all."""
+    sizes = [up(min(plan.block, c - start), TILE) for start in range(0, c, plan.block)]
+    return [operand.new_empty(one.k * size, one.deep) for size in (sizes if plan.keep_units else sizes[:1])]
+
+
+def room_for_cosines(operand: Tensor, d_w: Tensor | None, c: int, plan: Plan) -> list[Tensor]:
+    """Memory for the cosines of the blocks that keep them, in the place of their gradient where that is the plan."""
+    sizes, wide = [min(plan.block, c - start) for start in range(0, c, plan.block)], up(len(operand), 16)
+    if plan.room == "own":
+        return [operand.new_empty(size, wide, dtype=torch.int16) for size in sizes[: plan.kept]]
+    if d_w is None:
+        return []
+    rows = d_w.view(len(d_w), -1).view(torch.int16)
+    return [part.reshape(-1)[: len(part) * wide].view(len(part), wide) for part in rows.split(plan.block)]
+
+
+def blocks_of(w: Tensor, inverse: Tensor, units: list[Tensor], kept: list[Tensor], plan: Plan) -> list[Block]:
+    """The blocks of w with their room."""
+    blocks = []
+    for number, start in enumerate(range(0, len(w), plan.block)):
+        some = slice(start, start + plan.block)
+        unit = units[number if plan.keep_units else 0][: w.shape[1] * up(len(w[some]), TILE)]
+        blocks.append(Block(start, w[some], inverse[some], unit, kept[number] if number < len(kept) else None))
+    return blocks
+
+
+def with_units(blocks: list[Block], one: Settings, *, at_once: bool):
+    """Each block with what makes sure that its units are there.
+
+    Where all blocks keep theirs, a second stream writes them ahead: that is a matter of memory, the products are not.
+    """
+    if not at_once or len(blocks) == 1 or blocks[0].unit.device.type != "cuda":
+        for block in blocks:
+            yield block, lambda block=block: kernels.write_units(block.rows, block.unit, block.inverse, one)
+        return
+    here, ahead = torch.cuda.current_stream(), side_stream(blocks[0].unit.device)
+    ahead.wait_stream(here)
+    for block in blocks:
+        with torch.cuda.stream(ahead):
+            kernels.write_units(block.rows, block.unit, block.inverse, one)
+            done = ahead.record_event()
+        yield block, lambda done=done: here.wait_event(done)
+
+
+@lru_cache(maxsize=16)
+def side_stream(device: torch.device) -> torch.cuda.Stream:
+    """The second stream of a device."""
+    return torch.cuda.Stream(device)
+
+
+def reshaping_of(others: Others | None, like: Tensor) -> Reshaping:
+    """What a mode needs, as tensors."""
+    if others is None:
+        return Reshaping(like, like)
+    t = others.t if isinstance(others.t, Tensor) else torch.full((), others.t, device=like.device)
+    return Reshaping(others.above.float().contiguous(), t.float())
+
+
+def finite(*some: Tensor) -> Tensor:
+    """Whether all numbers are, on the device."""
+    return torch.stack(some).isfinite().all()
+
+
+@lru_cache(maxsize=16)
+def unity(device: torch.device) -> Tensor:
+    """The number 1 on a device."""
+    return torch.ones((), device=device)
+
+
+def headroom(d_lse: Tensor, d_cos: Tensor, one: Settings) -> Tensor:
+    """A power of two that lifts the slopes well inside the range of fp16."""
+    largest = torch.maximum(one.s * d_lse.abs().amax(), d_cos.abs().amax())
+    usable = (largest > 0) & (largest < torch.inf)
+    return torch.where(usable, torch.exp2(12.0 - largest.log2().ceil()), 1.0)
