@@ -59,7 +59,7 @@ class CutCrossEntropy(nn.Module):
     """apple's kernel: plain softmax without margin, in bf16."""
 
     def __init__(self, classes: int):
-        from cut_cross_entropy import linear_cross_entropy
+        from cut_cross_entropy import linear_cross_entropy  # pyright: ignore[reportMissingImports]
 
         super().__init__()
         self.weight, self.loss = nn.Parameter(torch.randn(classes, DIM)), linear_cross_entropy
@@ -68,13 +68,13 @@ class CutCrossEntropy(nn.Module):
         return self.loss((S * F.normalize(x)).bfloat16(), F.normalize(self.weight).bfloat16(), y)
 
 
-def ours(engine: str, **more: int) -> Callable[[int], nn.Module]:
-    return lambda classes: arcwise.Head(DIM, classes, s=S, engine=engine, **more)
+def ours(engine: str, memory: int | None = None) -> Callable[[int], nn.Module]:
+    return lambda classes: arcwise.Head(DIM, classes, s=S, engine=engine, memory=memory)
 
 
 def inside(classes: int) -> nn.Module:
     head = arcwise.Head(DIM, classes, s=S, engine="triton")
-    head.optimiser = optim.SGD(head, lr=0.1, momentum=0.9)
+    optim.SGD(head, lr=0.1, momentum=0.9)  # known to the head as its mover
     return head
 
 
@@ -96,7 +96,7 @@ def measured(head: nn.Module, b: int, classes: int, steps: int, *, record: bool)
     torch.manual_seed(0)
     x = torch.randn(b, DIM, device="cuda", requires_grad=True)
     y = torch.randint(classes, (b,), device="cuda")
-    optimiser = getattr(head, "optimiser", None)
+    optimiser = getattr(head, "mover", None)
 
     def step() -> Tensor:
         x.grad = None

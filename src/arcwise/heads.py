@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -50,9 +51,11 @@ class Head(nn.Module):
     `weight` is (classes, dim), or (classes, k, dim) with k sub-centres; it is normalised in a copy, so
     its own length drifts freely. `engine` is one of "auto", "eager", "chunked", "triton"; `memory` bounds the
     working memory of the last two in bytes. Under autocast, or with x in bf16 or fp16, "triton" multiplies in that
-    type; all else is float32. `gradient="straight_through"` lets the gradient pass the
-    margin unchanged, as insightface does. Values (labels in range, x finite) are checked where that
-    costs no synchronisation: always on the CPU, elsewhere only with `checks=True`.
+    type; all else is float32. `skip` lets "triton" leave tiles of 128 classes out of the gradients where none has
+    more than this softmax for any of 128 samples (after some training most are such); 0 leaves out none.
+    `gradient="straight_through"` lets the gradient pass the margin unchanged, as insightface does. Values (labels in
+    range, x finite) are checked where that costs no synchronisation: always on the CPU, elsewhere only with
+    `checks=True`.
 
     >>> head = Head(2, 3, margin="arcface", s=16.0)
     >>> loss = head(torch.randn(5, 2), torch.tensor([0, 1, 2, 0, 1]))
@@ -69,8 +72,9 @@ class Head(nn.Module):
         s: float = 64.0,
         k: int = 1,
         engine: str = "auto",
-        memory: int | None = None,
+        memory: int | Literal["auto"] | None = None,
         gradient: str = "exact",
+        skip: float = 0.0,
         checks: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -81,7 +85,8 @@ class Head(nn.Module):
         self.s = number_in("s", s, 1e-6, 1e6, why="It scales the cosines; advise() suggests one.")
         self.margin = margin_from(margin)
         self.engine, self.gradient = one_of("engine", engine, ENGINES), one_of("gradient", gradient, GRADIENTS)
-        self.memory = None if memory is None else count_at_least("memory", memory, 1)
+        self.memory = None if memory in (None, "auto") else count_at_least("memory", memory, 1)
+        self.skip = number_in("skip", skip, 0.0, 0.1, why="It is the softmax mass below which classes are left out.")
         self.checks = flag("checks", checks)
         self.strength = 1.0  # of the margin: training may raise it from 0, which is NormFace
         self.mover: Mover | None = None  # an optimiser of `arcwise.optim` that steps in the backward pass
@@ -134,7 +139,7 @@ class Head(nn.Module):
             mover = self.mover if torch.is_grad_enabled() else None
             out = split_lse(
                 x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory, products=products,
-                mover=mover,
+                mover=mover, skip=self.skip,
             )  # fmt: skip
             psi = self.margin(out.cos_y, norm=norm, y=y)
             if self.strength != 1.0:

@@ -73,7 +73,7 @@ class Inside(torch.optim.Optimizer):
         return Update(first, second, hyper, finite)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Ends a step: the prototypes have moved already."""
         if closure is not None:
             raise ArcwiseError("step() takes no closure here: the prototypes move in the backward pass.")

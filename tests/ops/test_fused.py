@@ -17,8 +17,9 @@ from arcwise.ops.eager import eager
 from arcwise.sphere import Others, normalise
 
 pytest.importorskip("triton.tools.tensor_descriptor")
-from arcwise.ops import fused as engine
-from arcwise.ops.fused import fused, planned
+from arcwise.ops import plan as plan_of
+from arcwise.ops.fused import fused
+from arcwise.ops.plan import planned
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MODES = [None, "curricular", "mv", "mv-fixed", "filter"]
@@ -59,7 +60,7 @@ def off(found, wanted):
 
 @settings(max_examples=25 if DEVICE == "cpu" else 12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
-    b=st.integers(1, 140), c=st.integers(2, 290), k=st.sampled_from([1, 1, 2, 3]), d=st.integers(1, 70),
+    b=st.integers(1, 140), c=st.integers(2, 290), k=st.sampled_from([1, 1, 2, 3]), d=st.integers(2, 70),
     mode=st.sampled_from(MODES), memory=st.sampled_from([1, 200_000, 2**30]), seed=st.integers(0, 1000),
 )  # fmt: skip
 def test_fused_is_the_definition_for_any_size_mode_and_memory(b, c, k, d, mode, memory, seed):
@@ -72,7 +73,7 @@ def test_fused_is_the_definition_for_any_size_mode_and_memory(b, c, k, d, mode, 
 @pytest.mark.parametrize("memory", [1, 150_000, 2**28])
 @pytest.mark.parametrize("w_type", [torch.float32, torch.bfloat16])
 def test_cosines_that_are_kept_change_little(monkeypatch, memory, w_type):
-    monkeypatch.setattr(engine, "BLOCK_CELLS", 2**13)
+    monkeypatch.setattr(plan_of, "BLOCK_CELLS", 2**13)
     x, w, y = problem(33, 300, 1, 64)
     w = w.detach().to(w_type).float().requires_grad_()
     wanted = exact(x, w, y)
@@ -83,7 +84,7 @@ def test_cosines_that_are_kept_change_little(monkeypatch, memory, w_type):
 
 
 def test_labels_at_the_borders_of_tiles_and_blocks(monkeypatch):
-    monkeypatch.setattr(engine, "BLOCK_CELLS", 2**13)
+    monkeypatch.setattr(plan_of, "BLOCK_CELLS", 2**13)
     x, w, _ = problem(9, 400, 1, 16)
     y = torch.tensor([0, 127, 128, 255, 256, 383, 384, 399, 127], device=DEVICE)
     for found, wanted in zip(run(ours, x, w, y), exact(x, w, y), strict=True):
@@ -241,11 +242,13 @@ base = dict(x=tile(128, 64), unit=tile(128, 64), y="*i64", above=f, t=f, start=i
 compiled(kernels.lse_kernel, {**base, "top": f, "total": f, "best": f, "kept": tile(32, 128, of="i16")},
          K=1, MODE=1, KEEP=True, FIXED=32766.0, **whole)
 compiled(kernels.slopes_kernel, {**base, "kept": f, "lse": f, "d_lse": f, "slopes": tile(128, 128), "radial": f,
-         "s": "fp32", "log2e": "fp32"}, K=3, MODE=0, KEEP=False, FIXED=32766.0, **whole)
+         "counted": "*i32", "unscale": f, "s": "fp32", "log2e": "fp32", "skip": "fp32"},
+         K=3, MODE=0, KEEP=False, SKIP=True, FIXED=32766.0, **whole)
 state = tile(128, 1, 32, of="fp32")
 compiled(kernels.to_w_kernel, dict(slopes=tile(128, 64), x=tile(64, 128), w=tile(128, 1, 32), inverse=f, radial=f,
-         d_w=f, unscale=f, first=state, second=state, hyper=f, gate="*i1", b=i, n=i, padded=i, start=i, count=i),
-         K=1, UPDATE=2, NARROW=True, PARTS=8, **whole)
+         counted="*i32", d_w=f, unscale=f, first=state, second=state, hyper=f, gate="*i1", b=i, n=i, padded=i,
+         start=i, count=i),
+         K=1, SKIP=True, UPDATE=2, NARROW=True, PARTS=8, **whole)
 print("compiled")
 """
 
@@ -254,3 +257,32 @@ def test_kernels_compile_for_a_hopper_gpu_without_one():
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "compiled", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("autocast", [None, torch.float16])
+def test_skipped_tiles_change_no_gradient_by_more_than_the_bound(autocast):
+    torch.manual_seed(0)
+    c, d, s, skip = 700, 64, 24.0, 1e-3
+    w, y = torch.randn(c, d, device=DEVICE), torch.arange(140, device=DEVICE) % 130
+    x = normalise(w[y]) + 0.02 * torch.randn(140, d, device=DEVICE)
+    found = []
+    for some in (0.0, skip):
+        head = Head(d, c, s=s, engine="triton", skip=some, device=DEVICE)
+        points = x.clone().requires_grad_()
+        with torch.no_grad():
+            head.weight.copy_(w)
+        with torch.autocast(DEVICE, autocast, enabled=autocast is not None):
+            loss = head(points, y)
+        loss.backward()
+        found.append((loss.detach(), points.grad, head.weight.grad))
+    (whole, d_x, d_w), (loss, d_x_some, d_w_some) = found
+    assert torch.equal(whole, loss)  # the forward pass leaves nothing out
+    change = (d_x - d_x_some).norm(dim=1) * x.norm(dim=1)
+    assert bool((change <= c * s * skip / len(x)).all())  # c slopes at most, each off by s skip / b at most
+    assert bool((d_w_some == 0).all(1).sum() > (d_w == 0).all(1).sum())  # and something was left out
+
+
+def test_skipping_nothing_is_exact():
+    x, w, y = problem(30, 300, 2, 16)
+    for a, b in zip(run(ours, x, w, y), run(ours, x, w, y, skip=1e-30), strict=True):
+        assert torch.equal(a, b)

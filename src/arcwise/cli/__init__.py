@@ -18,6 +18,7 @@ app = App(
     default_parameter=Parameter(negative=(), consume_multiple=True),
 )
 app.command("arcwise.cli.advise:run", name="advise", help="Suggest a scale s and a margin m, with the reasons.")
+app.command("arcwise.cli.plan:run", name="plan", help="Say what a head of so many classes needs and costs on a GPU.")
 app.command("arcwise.cli.train:run", name="train", help="Train a recipe into a run folder.")
 app.command("arcwise.cli.compare:run", name="compare", help="Train several heads over several seeds, side by side.")
 app.command("arcwise.cli.evaluate:run", name="evaluate", help="Measure runs or files of embeddings.")

@@ -10,8 +10,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from arcwise.cli.advise import Whole
 from arcwise.cli.comparison_display import ComparisonDisplay, print_table
-from arcwise.cli.train import Whole, configured
+from arcwise.cli.train import configured
 from arcwise.errors import ArcwiseError, count_in
 
 

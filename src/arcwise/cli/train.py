@@ -6,30 +6,18 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 
+from arcwise.cli.advise import Whole
 from arcwise.cli.progress import TrainDisplay, degrees
 from arcwise.config import Config, overridden
 from arcwise.errors import ArcwiseError
 from arcwise.recipes import recipe as recipe_config
 from arcwise.records import Run
-
-
-def whole(type_: object, tokens: Sequence[Token]) -> int:
-    """A number without a fraction, which cyclopts would round away."""
-    text = tokens[0].value
-    try:
-        return int(text)
-    except ValueError:
-        raise ArcwiseError(f"it takes a whole number, got {text}.") from None
-
-
-Whole = Annotated[int, Parameter(converter=whole)]
 
 
 def run(

@@ -61,6 +61,7 @@ def split_lse(
     memory: int | None = None,
     products: torch.dtype = torch.float32,
     mover: Mover | None = None,
+    skip: float = 0.0,
 ) -> SplitLSE:
     """log sum_{j != y} exp(s f(cos_ij)), the own cosine, and the largest other cosine.
 
@@ -69,6 +70,7 @@ def split_lse(
     `memory` bounds, in bytes, what an engine uses beyond its inputs, its outputs and their gradients; `eager` cannot
     be bounded, and a block holds one class at least. `products` is the type in which `triton` multiplies, with sums in
     float32. With a `mover` the backward pass of `chunked` and `triton` moves w itself, and w gets no gradient.
+    `skip` lets `triton` leave tiles out of the gradients in which every |dL/dcos_ij| is below s skip / b.
 
     >>> import torch
     >>> out = split_lse(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), s=4.0)
@@ -95,7 +97,8 @@ def split_lse(
             raise ArcwiseError(f'engine="triton" cannot run here: {problem} Take engine="auto".')
         from arcwise.ops.fused import fused
 
-        return SplitLSE(*fused(normalise(x), w, y, s, others, products=products, memory=memory, mover=mover))
+        given = {"products": products, "memory": memory, "mover": mover, "skip": skip}
+        return SplitLSE(*fused(normalise(x), w, y, s, others, **given))  # pyright: ignore[reportCallIssue]
     if memory is None:
         memory = MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU
     size = max(1, memory // bytes_per_class(x, k))

@@ -7,7 +7,6 @@ memory allows to keep, the second need not compute again; the results are the sa
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,64 +15,19 @@ from torch import Tensor
 
 from arcwise.errors import ArcwiseError
 from arcwise.ops import triton as kernels
-from arcwise.ops.triton import MODES, TILE, Block, Reshaping, Running, Settings, Slopes, parts, resident
+from arcwise.ops.plan import TILE, Plan, allowance, parts, planned, up
+from arcwise.ops.triton import MODES, Block, Reshaping, Running, Settings, Slopes, resident
 from arcwise.ops.update import Mover
 from arcwise.sphere import Others
 
-BLOCK_CELLS = 2**27  # slopes of one block: 256 MiB in bf16; in few large blocks a step is few launches
-SHARE = 12  # of the device's memory, one part in so many is what `auto` allows
-LEAST = 256 * 2**20
 PRODUCTS = (torch.float32, torch.bfloat16, torch.float16)
-
-
-class Plan(NamedTuple):
-    """How the classes are passed over: classes of a block, and what is kept from the first pass for the second.
-
-    `room` says where cosines are kept: "gradient" for the place that the gradient of w will take, which is empty until
-    then, "own" for memory of their own, which the first `kept` blocks have.
-    """
-
-    block: int
-    keep_units: bool
-    room: str
-    kept: int
-    shares: int
-
-
-def planned(b: int, c: int, k: int, d: int, *, size: int, memory: int, gradient: int = 0, programs: int = 264) -> Plan:
-    """The plan whose working memory stays within `memory` bytes; a block has TILE classes at least.
-
-    `size` is that of a number in the products, `gradient` that of a number of w's gradient, 0 where none is wanted.
-    The units of w in the type of the products save a second reading of all of w, the cosines one product of four.
-
-    >>> planned(1024, 1_000_000, 1, 512, size=2, memory=2**31, gradient=4)
-    Plan(block=131072, keep_units=True, room='gradient', kept=8, shares=8)
-    """
-    wide, deep, classes = up(b, 16), up(d, 64), up(c, TILE)
-    shares = max(1, programs // (parts(b, TILE) * parts(deep, TILE)))
-    slopes, unit, cosines = k * (wide * size + 4 * parts(b, TILE)), k * deep * size, 2 * wide
-    left = memory - shares * b * deep * 4
-    block = min(classes, max(TILE, min(BLOCK_CELLS // (k * wide), left // (slopes + unit)) // TILE * TILE))
-    left -= block * slopes
-    keep_units = classes * unit <= left
-    left -= (classes if keep_units else block) * unit
-    keepable = k == 1 and size == 2  # float32 would lose digits, and sub-centres would have to be kept as well
-    if keepable and cosines <= d * gradient:
-        return Plan(block, keep_units, "gradient", parts(c, block), shares)
-    kept = min(parts(c, block), max(0, left) // (block * cosines)) if keepable else 0
-    return Plan(block, keep_units, "own", kept, shares)
 
 
 @lru_cache(maxsize=32)
 def allowed(device: torch.device, *, moving: bool = False) -> int:
-    """The memory that `auto` allows; who has the optimiser step inside wants to save some."""
+    """The memory that `auto` allows on a device."""
     total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
-    return max(LEAST, total // (4 * SHARE if moving else SHARE))
-
-
-def up(n: int, step: int) -> int:
-    """n rounded up to a multiple of step."""
-    return parts(n, step) * step
+    return allowance(total, moving=moving)
 
 
 @torch.compiler.disable
@@ -87,10 +41,13 @@ def fused(
     products: torch.dtype = torch.float32,
     memory: int | None = None,
     mover: Mover | None = None,
+    skip: float = 0.0,
 ):
     """The same three as `eager`; x must be normalised, w need not be. `products` is the type that is multiplied.
 
-    With a `mover` the backward pass moves w itself, and w gets no gradient.
+    With a `mover` the backward pass moves w itself, and w gets no gradient. With `skip` it leaves out tiles of samples
+    and classes in which every |dL/dcos_ij| is below s skip / b: for a mean over the batch, where every class has less
+    than `skip` of a sample's softmax. No slope is then off by more than that.
     """
     if products not in PRODUCTS or x.dtype != torch.float32:
         raise ArcwiseError(f'engine="triton" multiplies float32, bfloat16 or float16, not {products}: take "chunked".')
@@ -103,7 +60,7 @@ def fused(
     gradient = w.element_size() if w.requires_grad and mover is None else 0
     size, programs = products.itemsize, resident(2, x.device)
     plan = planned(b, c, k, d, size=size, memory=memory, gradient=gradient, programs=programs)
-    one = Settings(k, d, up(d, 64), MODES[None if others is None else others.mode], s, products)
+    one = Settings(k, d, up(d, 64), MODES[None if others is None else others.mode], s, products, skip)
     return Fused.apply(x, w, y, others, one, plan, mover)
 
 
@@ -162,11 +119,12 @@ class FusedGradient(torch.autograd.Function):
         shares = lse.new_zeros(plan.shares, len(y), one.deep)
         g = operand.new_empty(len(blocks[0].unit), up(len(y), 16))
         radial = lse.new_empty(parts(len(y), TILE) * len(g))
+        counted = y.new_empty(parts(len(y), TILE) * parts(plan.block, TILE), dtype=torch.int32) if one.skip else lse
         for block in blocks:
             if not plan.keep_units:
                 kernels.write_units(block.rows, block.unit, block.inverse, one)
-            slopes = Slopes(g[: len(block.unit)], radial)
-            kernels.write_slopes(block, operand, y, reshaping, lse, d_lse, slopes, one)
+            slopes = Slopes(g[: len(block.unit)], radial, counted)
+            kernels.write_slopes(block, operand, y, reshaping, lse, d_lse, slopes, unscale, one)
             kernels.add_own(block, y, nearest, cos_y, d_cos, slopes)
             kernels.add_to_x(block, slopes, shares, one)
             if wanted or update is not None:

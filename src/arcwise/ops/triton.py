@@ -1,3 +1,4 @@
+# pyright: reportGeneralTypeIssues=false
 """Returns what the fused engine is made of: kernels over one block of classes at a time, each behind a function.
 
     prepare  x in the type of the products, and the cosine to the own class
@@ -25,13 +26,13 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from arcwise.ops.plan import TILE, parts
 from arcwise.ops.update import Update
 from arcwise.sphere import TINY
 
 LOG2E = math.log2(math.e)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 MODES = {None: 0, "curricular": 1, "mv": 2, "mv-fixed": 3, "filter": 4}
-TILE = 128  # samples and classes of a tile; two or three tiles fit a multiprocessor, so one computes while one sums
 FIXED = 32766.0  # cosines are kept as whole multiples of 1/FIXED: sixteen times finer than fp16 near 1
 
 
@@ -190,12 +191,15 @@ def combine_kernel(top, total, best, lse, other, b, groups, s, scale, BM: tl.con
 
 @triton.jit(do_not_specialize=["start", "b", "n", "padded"])
 def slopes_kernel(
-    x, unit, kept, y, above, t, lse, d_lse, slopes, radial, start, b, n, padded, s, scale, log2e,
-    D: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, KEEP: tl.constexpr, FIXED: tl.constexpr,
+    x, unit, kept, y, above, t, lse, d_lse, slopes, radial, counted, unscale, start, b, n, padded, s, scale, log2e,
+    skip,
+    D: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, KEEP: tl.constexpr, SKIP: tl.constexpr, FIXED: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """slopes[kk * padded + j, i] = g_ij, 0 for the own class; radial[tile of samples, same row] = sum of g_ij cos_ij.
 
+    With SKIP a tile all of whose |g_ij| are below s skip / b, and that holds no own class, is not counted: its slopes
+    are left unwritten, and nobody reads them.
     Classes are rows here: a sum over samples then stays within a thread, and to_w reads the slopes as they lie.
     """
     tiles = tl.cdiv(b, BM)
@@ -232,10 +236,15 @@ def slopes_kernel(
     g = tl.exp2(z - level[None, :]) * weight[None, :]
     if MODE:
         g *= steepness(cos, limit, strength, MODE)
+    counts = True
+    if SKIP:
+        counts = meets_own | (tl.max(tl.max(tl.abs(g), 1), 0) * tl.load(unscale) * b >= skip * s)
+        tl.store(counted + block * tiles + tile, counts.to(tl.int32))
     for kk in tl.static_range(K):
         part = tl.where(nearest == kk, g, 0.0) if K > 1 else g
-        tl.store(radial + (tile * K + kk) * padded + j, tl.sum(part * cos, 1))
-        slopes.store([kk * padded + block * BN, tile * BM], part.to(slopes.dtype))
+        tl.store(radial + (tile * K + kk) * padded + j, tl.where(counts, tl.sum(part * cos, 1), 0.0))
+        if counts:
+            slopes.store([kk * padded + block * BN, tile * BM], part.to(slopes.dtype))
 
 
 @triton.jit(do_not_specialize=["start", "b", "wide", "n", "padded"])
@@ -255,10 +264,10 @@ def own_kernel(y, nearest_own, cos_y, d_own, slopes, radial, start, b, wide, n, 
             tl.store(radial + row, tl.load(radial + row) + tl.sum(part, 0))
 
 
-@triton.jit(do_not_specialize=["b", "rows", "splits"])
+@triton.jit(do_not_specialize=["b", "rows", "splits", "padded"])
 def to_x_kernel(
-    slopes, unit, shares, b, rows, splits,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    slopes, unit, shares, counted, b, rows, splits, padded,
+    D: tl.constexpr, SKIP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """shares[split, i] += sum over the split's rows of slopes[row, i] unit[row]."""
@@ -269,7 +278,11 @@ def to_x_kernel(
     each = tl.cdiv(tl.cdiv(rows, splits), BK) * BK
     acc = tl.zeros((BM, BN), tl.float32)
     for row in range(split * each, tl.minimum(rows, split * each + each), BK):
-        acc = product(slopes.load([row, tile * BM]).T, unit.load([row, column * BN]), acc, PRECISION, UPCAST)
+        if SKIP:
+            if tl.load(counted + row % padded // BM * tl.cdiv(b, BM) + tile) != 0:
+                acc = product(slopes.load([row, tile * BM]).T, unit.load([row, column * BN]), acc, PRECISION, UPCAST)
+        else:
+            acc = product(slopes.load([row, tile * BM]).T, unit.load([row, column * BN]), acc, PRECISION, UPCAST)
     for part in tl.static_range(4):
         place = [split, tile * BM, column * BN + part * (BN // 4)]
         before = tl.reshape(shares.load(place), (BM, BN // 4))
@@ -288,9 +301,10 @@ def by_chance(value, seed, place):
 
 @triton.jit(do_not_specialize=["b", "n", "padded", "start", "count"])
 def to_w_kernel(
-    slopes, x, w, inverse, radial, d_w, unscale, first, second, hyper, gate, b, n, padded, start, count,
-    D: tl.constexpr, K: tl.constexpr, UPDATE: tl.constexpr, NARROW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, PARTS: tl.constexpr, PRECISION: tl.constexpr, UPCAST: tl.constexpr,
+    slopes, x, w, inverse, radial, counted, d_w, unscale, first, second, hyper, gate, b, n, padded, start, count,
+    D: tl.constexpr, K: tl.constexpr, SKIP: tl.constexpr, UPDATE: tl.constexpr, NARROW: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr, PRECISION: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):  # fmt: skip
     """d_w[j, kk] = (sum_i g_ij x_i - radial_j w_j/|w_j|) / |w_j|; with UPDATE (1 SGD, 2 AdamW) w moves in its place."""
     tiles: tl.constexpr = D // BN
@@ -311,7 +325,11 @@ def to_w_kernel(
         inward, factor = inward * one, one * scaled_back
         acc = tl.zeros((BM, BN), tl.float32)
         for i in range(0, b, BK):
-            acc = product(slopes.load([tile * BM, i]), x.load([i, column * BN]), acc, PRECISION, UPCAST)
+            if SKIP:
+                if tl.load(counted + at // BM * tl.cdiv(b, BM) + i // BM) != 0:
+                    acc = product(slopes.load([tile * BM, i]), x.load([i, column * BN]), acc, PRECISION, UPCAST)
+            else:
+                acc = product(slopes.load([tile * BM, i]), x.load([i, column * BN]), acc, PRECISION, UPCAST)
         for part in tl.static_range(4):
             place = [at, kk, column * BN + part * (BN // 4)]
             rows = tl.reshape(w.load(place), (BM, BN // 4)).to(tl.float32)
@@ -350,6 +368,7 @@ class Settings(NamedTuple):
     mode: int
     s: float
     products: torch.dtype
+    skip: float = 0.0
 
     @property
     def step(self) -> int:
@@ -413,11 +432,6 @@ launch_slopes, launch_own, launch_to_x, launch_to_w = map(
 def tiles(tensor: Tensor, *shape: int) -> TensorDescriptor:
     """The tensor as a kernel reads it: in tiles, with zeros beyond its edges."""
     return TensorDescriptor.from_tensor(tensor, list(shape))
-
-
-def parts(n: int, size: int) -> int:
-    """How many pieces of a size hold n."""
-    return -(-n // size)
 
 
 @lru_cache(maxsize=32)
@@ -519,23 +533,28 @@ def combine(running: Running, one: Settings) -> tuple[Tensor, Tensor]:
 
 
 class Slopes(NamedTuple):
-    """The slopes of a block, one row per centre, and the sums of slope times cosine, one row per tile of samples."""
+    """The slopes of a block, one row per centre, and the sums of slope times cosine, one row per tile of samples.
+
+    `counted` says of each tile whether it counts, where some are skipped.
+    """
 
     g: Tensor
     radial: Tensor
+    counted: Tensor
 
 
 def write_slopes(
     block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, lse: Tensor, d_lse: Tensor, slopes: Slopes,
-    one: Settings,
+    unscale: Tensor, one: Settings,
 ) -> None:  # fmt: skip
     """Fills the slopes of a block but for the own classes, which stay 0."""
     launch_slopes(
         parts(len(y), TILE) * (block.padded // TILE),
         tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step),
         lse if block.kept is None else tiles(block.kept, TILE, TILE), y, *reshaping, lse, d_lse,
-        tiles(slopes.g, TILE, TILE), slopes.radial, block.start, len(y), block.n, block.padded, one.s, one.s * LOG2E,
-        LOG2E, D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, FIXED=FIXED, BM=TILE, BN=TILE,
+        tiles(slopes.g, TILE, TILE), slopes.radial, slopes.counted, unscale, block.start, len(y), block.n,
+        block.padded, one.s, one.s * LOG2E, LOG2E, one.skip,
+        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, SKIP=one.skip > 0.0, FIXED=FIXED, BM=TILE, BN=TILE,
         **one.launch(),
     )  # fmt: skip
 
@@ -555,8 +574,8 @@ def add_to_x(block: Block, slopes: Slopes, shares: Tensor, one: Settings) -> Non
     launch_to_x(
         parts(b, TILE) * split * (one.deep // one.columns),
         tiles(slopes.g, one.step, TILE), tiles(block.unit, one.step, one.columns),
-        tiles(shares, 1, TILE, one.columns // 4), b, len(slopes.g), split,
-        D=one.deep, BM=TILE, BN=one.columns, **one.launch(),
+        tiles(shares, 1, TILE, one.columns // 4), slopes.counted, b, len(slopes.g), split, block.padded,
+        D=one.deep, SKIP=one.skip > 0.0, BM=TILE, BN=one.columns, **one.launch(),
     )  # fmt: skip
 
 
@@ -577,8 +596,9 @@ def write_to_w(
     launch_to_w(
         programs,
         tiles(slopes.g, TILE, one.step), tiles(operand, one.step, one.columns), tiles(block.rows, *shape),
-        block.inverse, slopes.radial, nothing if d_rows is None else tiles(d_rows, *shape), unscale,
-        first, second, hyper, gate, len(operand), block.n, block.padded, block.start, count, D=one.deep, K=one.k,
+        block.inverse, slopes.radial, slopes.counted, nothing if d_rows is None else tiles(d_rows, *shape), unscale,
+        first, second, hyper, gate, len(operand), block.n, block.padded, block.start, count,
+        D=one.deep, K=one.k, SKIP=one.skip > 0.0,
         UPDATE=0 if update is None else 1 if update.second is None else 2,
         NARROW=block.rows.dtype == torch.bfloat16, BM=TILE, BN=one.columns,
         PARTS=triton.next_power_of_2(parts(len(operand), TILE)),

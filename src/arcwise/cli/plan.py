@@ -1,0 +1,181 @@
+"""`arcwise plan`: what a head of so many classes needs and costs on a device, before it is built."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from typing import Any, NamedTuple
+
+from arcwise.cli.advise import Whole
+from arcwise.errors import ArcwiseError, count_in, one_of
+
+
+class Device(NamedTuple):
+    """Memory in bytes, and peak rates of bf16 products with float32 sums (operations/s) and of memory (bytes/s)."""
+
+    memory: float
+    rate: float
+    bandwidth: float
+
+
+# From the makers' data sheets, without sparsity.
+DEVICES = {
+    "h200": Device(139.8 * 2**30, 989e12, 4.8e12),
+    "h100": Device(79.6 * 2**30, 989e12, 3.35e12),
+    "a100": Device(79.3 * 2**30, 312e12, 2.0e12),
+    "l40s": Device(44.5 * 2**30, 362e12, 0.864e12),
+    "rtx4090": Device(23.6 * 2**30, 165e12, 1.008e12),
+}
+OPTIMISERS = ("sgd", "adamw", "sgd-inside", "adamw-inside")
+
+
+def run(
+    *,
+    classes: Whole,
+    dim: Whole = 512,
+    batch: Whole = 1024,
+    device: str = "h200",
+    k: Whole = 1,
+    optimiser: str = "sgd",
+    memory: Whole = 0,
+    measure: bool = False,
+    json_: bool = False,
+) -> None:
+    """Say what a head will need and cost on a GPU, which engine it takes, and why.
+
+    Parameters
+    ----------
+    classes
+        How many classes.
+    dim
+        The dimension of the embedding.
+    batch
+        Samples in a step.
+    device
+        One of h200, h100, a100, l40s, rtx4090.
+    k
+        Sub-centres of a class.
+    optimiser
+        sgd or adamw; sgd-inside or adamw-inside for a step in the backward pass (arcwise.optim).
+    memory
+        Working memory in bytes that the engine may use; 0 lets it decide.
+    measure
+        Run the step on the GPU of this machine, and put what it took beside the plan.
+    json_
+        Print for a machine.
+    """
+    one_of("device", device, DEVICES)
+    one_of("optimiser", optimiser, OPTIMISERS)
+    for name, value, most in (
+        ("classes", classes, 10**9),
+        ("dim", dim, 2**16),
+        ("batch", batch, 2**20),
+        ("k", k, 1024),
+    ):
+        count_in(name, value, 1, most)
+    count_in("memory", memory, 0, 2**50)
+    found = planning(classes, dim, batch, DEVICES[device], k, optimiser, memory)
+    if measure:
+        found["measured"] = measured(classes, dim, batch, k, optimiser, memory)
+    if json_:
+        print(json.dumps(found))
+        return
+    show(found, device, classes, dim, batch)
+    words = ["--classes", classes, "--dim", dim, "--batch", batch, "--device", device, "--optimiser", optimiser]
+    better = "sgd-inside" if optimiser == "sgd" else "adamw-inside"
+    if found["fits"] or optimiser.endswith("inside"):
+        print(f"\nNext: head = arcwise.Head({dim}, {classes}, k={k})" + ("" if measure else "; or add --measure"))
+    else:
+        words[-1] = better
+        print(f"\nNext: arcwise plan {shlex.join(map(str, words))}")
+
+
+def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimiser: str, memory: int) -> dict[str, Any]:
+    """The plan in numbers: bytes by purpose, seconds of a step, the engine and the reasons."""
+    from arcwise.ops import FUSED_FROM
+    from arcwise.ops.plan import allowance, cost, planned
+
+    moving, states = optimiser.endswith("inside"), 2 if optimiser.startswith("adamw") else 1
+    w = classes * k * dim * 4
+    budget = memory or allowance(int(device.memory), moving=moving)
+    plan = planned(batch, classes, k, dim, size=2, memory=budget, gradient=0 if moving else 4)
+    spent = cost(batch, classes, k, dim, plan, state=states if moving else 0)
+    held = {
+        "prototypes": w,
+        "gradient of the prototypes": 0 if moving else w,
+        "state of the optimiser": states * w,
+        "working memory": spent.working,
+        "embeddings and their gradient": 4 * batch * dim * 4,
+    }
+    seconds = spent.seconds(device.rate, device.bandwidth)
+    apart = 0.0 if moving else (3 + 2 * states) * w / device.bandwidth
+    return {
+        "engine": "triton" if batch * classes * k >= FUSED_FROM else "eager",
+        "fits": sum(held.values()) < device.memory, "bytes": held, "total": sum(held.values()),
+        "device": device.memory, "seconds": seconds, "seconds_of_the_optimiser": apart,
+        "products": 4 - plan.kept / math.ceil(classes / plan.block), "plan": plan._asdict(),
+        "logits": batch * classes * k * 4,
+    }  # fmt: skip
+
+
+def show(found: dict[str, Any], device: str, classes: int, dim: int, batch: int) -> None:
+    """The plan for a person."""
+    gib = 2.0**30
+    print(f"{classes:,} classes of {dim} numbers, batch {batch:,}, bf16 products on one {device}\n")
+    for name, size in found["bytes"].items():
+        print(f"{size / gib:10.2f} GiB  {name}")
+    print(
+        f"{found['total'] / gib:10.2f} GiB  of {found['device'] / gib:.0f}: {'fits' if found['fits'] else 'too much'}\n"
+    )
+    print(f"{1e3 * found['seconds']:10.2f} ms   forward and backward of the head, estimated")
+    if found["seconds_of_the_optimiser"]:
+        print(f"{1e3 * found['seconds_of_the_optimiser']:10.2f} ms   the optimiser's step on the prototypes after it")
+    if found["engine"] == "eager":
+        print("\nengine eager: so few cosines that the plain definition is as quick; the numbers above are triton's.")
+        return
+    plan = found["plan"]
+    kept = "in the place of the gradient" if plan["room"] == "gradient" else "in memory of their own"
+    print(f"\nengine triton: the logits would be {found['logits'] / gib:.1f} GiB in float32 and are never built.")
+    print(
+        f"blocks of {plan['block']:,} classes; units of w {'kept' if plan['keep_units'] else 'computed twice'}; ",
+        end="",
+    )
+    print(f"{found['products']:.2f} products a step" + (f", cosines kept {kept}" if plan["kept"] else "") + ".")
+    if "measured" in found:
+        took = found["measured"]
+        print(f"\nmeasured on {took['device']}: {1e3 * took['seconds']:.2f} ms,", end=" ")
+        print(f"{took['bytes'] / gib:.2f} GiB of working memory")
+
+
+def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory: int) -> dict[str, Any]:
+    """Median seconds and working memory of the step on this machine's GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ArcwiseError("--measure needs a GPU, and there is none here. Leave it out for the plan alone.")
+    from arcwise import optim
+    from arcwise.heads import Head
+
+    head = Head(dim, classes, k=k, engine="triton", memory=memory or None, device="cuda")
+    inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
+    mover = None if inside is None else inside(head, lr=0.1)
+    x, y = torch.randn(batch, dim, device="cuda", requires_grad=True), torch.randint(classes, (batch,), device="cuda")
+    took, peak = [], 0
+    for _ in range(8):
+        x.grad = head.weight.grad = None
+        before, marks = torch.cuda.memory_allocated(), [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        torch.cuda.reset_peak_memory_stats()
+        marks[0].record()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = head(x, y)
+        loss.backward()
+        marks[1].record()
+        torch.cuda.synchronize()
+        if mover is not None:
+            mover.step()
+        took.append(marks[0].elapsed_time(marks[1]) / 1e3)
+        gradient = 0 if head.weight.grad is None else head.weight.numel() * head.weight.element_size()
+        peak = torch.cuda.max_memory_allocated() - before - gradient
+        del loss
+    return {"device": torch.cuda.get_device_name(), "seconds": sorted(took[2:])[3], "bytes": peak}

@@ -1,0 +1,97 @@
+"""Returns how the fused engine passes over the classes within a given memory, and what a step then moves and costs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TILE = 128  # samples and classes of a tile; two of them fit a multiprocessor, so that one computes while one sums
+BLOCK_CELLS = 2**27  # slopes of one block: 256 MiB in bf16; in few large blocks a step is few launches
+SHARE = 12  # of the device's memory, one part in so many is what `auto` allows
+LEAST = 256 * 2**20
+
+
+class Plan(NamedTuple):
+    """How the classes are passed over: classes of a block, and what is kept from the first pass for the second.
+
+    `room` says where cosines are kept: "gradient" for the place that the gradient of w will take, which is empty until
+    then, "own" for memory of their own, which the first `kept` blocks have.
+    """
+
+    block: int
+    keep_units: bool
+    room: str
+    kept: int
+    shares: int
+
+
+def planned(b: int, c: int, k: int, d: int, *, size: int, memory: int, gradient: int = 0, programs: int = 264) -> Plan:
+    """The plan whose working memory stays within `memory` bytes; a block has TILE classes at least.
+
+    `size` is that of a number in the products, `gradient` that of a number of w's gradient, 0 where none is wanted.
+    The units of w in the type of the products save a second reading of all of w, the cosines one product of four.
+
+    >>> planned(1024, 1_000_000, 1, 512, size=2, memory=2**31, gradient=4)
+    Plan(block=131072, keep_units=True, room='gradient', kept=8, shares=8)
+    """
+    wide, deep, classes = up(b, 16), up(d, 64), up(c, TILE)
+    shares = max(1, programs // (parts(b, TILE) * parts(deep, TILE)))
+    slopes, unit, cosines = k * (wide * size + 4 * parts(b, TILE)), k * deep * size, 2 * wide
+    left = memory - shares * b * deep * 4
+    block = min(classes, max(TILE, min(BLOCK_CELLS // (k * wide), left // (slopes + unit)) // TILE * TILE))
+    left -= block * slopes
+    keep_units = classes * unit <= left
+    left -= (classes if keep_units else block) * unit
+    keepable = k == 1 and size == 2  # float32 would lose digits, and sub-centres would have to be kept as well
+    if keepable and cosines <= d * gradient:
+        return Plan(block, keep_units, "gradient", parts(c, block), shares)
+    kept = min(parts(c, block), max(0, left) // (block * cosines)) if keepable else 0
+    return Plan(block, keep_units, "own", kept, shares)
+
+
+def allowance(total: int, *, moving: bool = False) -> int:
+    """The working memory that `auto` allows on a device with so much memory.
+
+    Who has the optimiser step inside wants to save memory: a quarter then.
+    """
+    return max(LEAST, total // (4 * SHARE if moving else SHARE))
+
+
+def up(n: int, step: int) -> int:
+    """n rounded up to a multiple of step."""
+    return parts(n, step) * step
+
+
+def parts(n: int, size: int) -> int:
+    """How many pieces of a size hold n."""
+    return -(-n // size)
+
+
+class Cost(NamedTuple):
+    """What one forward + backward does: operations, bytes through the memory, and bytes of working memory."""
+
+    operations: float
+    traffic: float
+    working: int
+
+    def seconds(self, rate: float, bandwidth: float) -> float:
+        """The time at a device's peak rates; under its power limit the products reach two thirds (measured, H200)."""
+        return self.operations / (0.67 * rate) + self.traffic / bandwidth
+
+
+def cost(b: int, c: int, k: int, d: int, plan: Plan, *, size: int = 2, w: int = 4, state: int = 0) -> Cost:
+    """The cost of a step under a plan; `w` bytes a number of the prototypes, `state` tensors of an optimiser inside.
+
+    >>> plan = planned(1024, 1_000_000, 1, 512, size=2, memory=2**33, gradient=4)
+    >>> f"{1e3 * cost(1024, 1_000_000, 1, 512, plan).seconds(989e12, 4.8e12):.1f} ms"
+    '8.8 ms'
+    """
+    rows, kept = c * k, plan.kept / parts(c, plan.block)
+    weights, units, slopes, cosines = rows * d * w, rows * up(d, 64) * size, rows * b * size, 2 * kept * rows * b
+    first = weights + 2 * units + cosines  # w is read, its units written and read, some cosines written
+    again = 0 if plan.keep_units else weights + units
+    second = again + cosines + (1 - kept) * units + slopes  # cosines read or units, slopes written
+    to_x, to_w = slopes + units, slopes + 2 * weights + 2 * state * rows * d * 4
+    working = plan.shares * b * up(d, 64) * 4 + plan.block * k * (up(b, 16) * size + 4 * parts(b, TILE))
+    working += (up(c, TILE) if plan.keep_units else plan.block) * k * up(d, 64) * size
+    working += plan.kept * plan.block * up(b, 16) * 2 if plan.room == "own" else 0
+    return Cost((4 - kept) * 2.0 * b * rows * d, first + second + to_x + to_w, working)

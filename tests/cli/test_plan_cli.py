@@ -1,0 +1,63 @@
+"""`arcwise plan`: numbers that add up, advice that follows from them, mistakes that end in a message."""
+
+import json
+
+import pytest
+
+from arcwise.cli import code_of
+from arcwise.ops.plan import allowance, cost, planned
+
+H200 = (989e12, 4.8e12)
+# Milliseconds and GiB of one step as measured on an H200 (docs/results.md): b, classes, optimiser states inside, memory.
+MEASURED = [
+    ((1024, 100_000, 0, None), 0.98, 0.31),
+    ((1024, 1_000_000, 0, None), 8.86, 1.23),
+    ((1024, 1_000_000, 0, 2**29), 9.64, 0.40),
+    ((1024, 1_000_000, 1, None), 10.03, 2.73),
+    ((4096, 1_000_000, 0, None), 29.66, 8.88),
+    ((1024, 10_000_000, 0, None), 88.89, 9.85),
+    ((1024, 10_000_000, 1, None), 111.34, 2.94),
+]
+
+
+@pytest.mark.parametrize(("setting", "ms", "gib"), MEASURED)
+def test_the_estimate_is_near_what_was_measured(setting, ms, gib):
+    b, classes, states, memory = setting
+    budget = memory or allowance(int(139.8 * 2**30), moving=states > 0)
+    plan = planned(b, classes, 1, 512, size=2, memory=budget, gradient=0 if states else 4)
+    found = cost(b, classes, 1, 512, plan, state=states)
+    assert 1e3 * found.seconds(*H200) == pytest.approx(ms, rel=0.12)
+    assert found.working / 2**30 == pytest.approx(gib, rel=0.05)
+
+
+def test_bytes_add_up_and_the_optimiser_inside_saves_the_gradient(capsys):
+    found = {}
+    for optimiser in ("sgd", "sgd-inside"):
+        assert code_of(["plan", "--classes", "10_000_000", "--optimiser", optimiser, "--json"]) == 0
+        found[optimiser] = json.loads(capsys.readouterr().out)
+        assert sum(found[optimiser]["bytes"].values()) == found[optimiser]["total"]
+    assert found["sgd-inside"]["total"] < 48 * 2**30 < found["sgd"]["total"]
+
+
+def test_what_does_not_fit_is_told_what_to_try(capsys):
+    assert code_of(["plan", "--classes", "20_000_000", "--device", "a100"]) == 0
+    said = capsys.readouterr().out
+    assert "too much" in said and "--optimiser sgd-inside" in said
+
+
+def test_few_classes_take_the_plain_engine(capsys):
+    assert code_of(["plan", "--classes", "100"]) == 0
+    assert "engine eager" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--classes", "0"], "at least 1"),
+        (["--classes", "10", "--device", "h300"], "did you mean 'h200'"),
+        (["--classes", "10", "--optimiser", "adam"], "unknown optimiser"),
+    ],
+)
+def test_wrong_input_ends_in_a_message(capsys, words, said):
+    assert code_of(["plan", *words]) == 1
+    assert said in capsys.readouterr().err
