@@ -44,7 +44,7 @@ _HOME = {
     "margins_from_counts": "arcwise.margins",
     "split_lse": "arcwise.ops",
 }
-_MODULES = ("margins", "ops")
+_MODULES = ("margins", "ops", "optim")
 
 __all__ = sorted(["Advice", "ArcwiseError", "advise", *_HOME, *_MODULES])  # pyright: ignore
 

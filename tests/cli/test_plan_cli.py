@@ -8,7 +8,7 @@ from arcwise.cli import code_of
 from arcwise.ops.plan import allowance, cost, planned
 
 H200 = (989e12, 4.8e12)
-# Milliseconds and GiB of one step as measured on an H200 (docs/results.md): b, classes, optimiser states inside, memory.
+# b, classes, optimiser's states inside, memory; milliseconds and GiB of a step on an H200 (docs/results.md).
 MEASURED = [
     ((1024, 100_000, 0, None), 0.98, 0.31),
     ((1024, 1_000_000, 0, None), 8.86, 1.23),

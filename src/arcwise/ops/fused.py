@@ -60,8 +60,11 @@ def fused(
     gradient = w.element_size() if w.requires_grad and mover is None else 0
     size, programs = products.itemsize, resident(2, x.device)
     plan = planned(b, c, k, d, size=size, memory=memory, gradient=gradient, programs=programs)
+    if not (torch.is_grad_enabled() and (x.requires_grad or w.requires_grad)):
+        plan = plan._replace(keep_units=False, kept=0)  # there will be no second pass
     one = Settings(k, d, up(d, 64), MODES[None if others is None else others.mode], s, products, skip)
-    return Fused.apply(x, w, y, others, one, plan, mover)
+    with torch.cuda.device_of(x):  # kernels start on the current device, whatever tensors they are given
+        return Fused.apply(x, w, y, others, one, plan, mover)
 
 
 class Fused(torch.autograd.Function):
@@ -71,8 +74,6 @@ class Fused(torch.autograd.Function):
     def forward(ctx, x, w, y, others, one, plan, mover):
         given, y = (x, w), y.contiguous()
         x, w = x.contiguous(), w.contiguous()
-        if not any(ctx.needs_input_grad):
-            plan = plan._replace(keep_units=False, kept=0)
         operand, cos_y, nearest = kernels.prepare(x, w, y, one)
         running, reshaping = Running.over(x), reshaping_of(others, x)
         d_w = torch.empty_like(w) if plan.room == "gradient" and plan.kept else None
@@ -93,7 +94,8 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, w = ctx.saved_tensors[:2]
-        d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx)  # type: ignore[misc]
+        with torch.cuda.device_of(x):
+            d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx)  # type: ignore[misc]
         return d_x, d_w, None, None, None, None, None
 
 
@@ -202,9 +204,16 @@ def finite(*some: Tensor) -> Tensor:
     return torch.stack(some).isfinite().all()
 
 
-@lru_cache(maxsize=16)
 def unity(device: torch.device) -> Tensor:
-    """The number 1 on a device."""
+    """The number 1 on a device; one that is made while a graph is recorded has its value in the graph alone."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return torch.ones((), device=device)
+    return lasting_unity(device)
+
+
+@lru_cache(maxsize=16)
+def lasting_unity(device: torch.device) -> Tensor:
+    """The same, made once."""
     return torch.ones((), device=device)
 
 

@@ -36,48 +36,105 @@ MODES = {None: 0, "curricular": 1, "mv": 2, "mv-fixed": 3, "filter": 4}
 FIXED = 32766.0  # cosines are kept as whole multiples of 1/FIXED: sixteen times finer than fp16 near 1
 
 
-# ------------------------------------------------------------------------------------------ kernels
+# ------------------------------------------------------------------------------------------ what launches share
 
 
-@triton.jit
-def prepare_kernel(
-    x, w, y, operand, cos_y, nearest, tiny, d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr
-):
-    """operand[i] = x[i] in its type; cos_y[i] = x[i] . w/|w| of the nearest own sub-centre, and which one that is."""
-    i, column = tl.program_id(0), tl.arange(0, WIDE)
-    v = tl.load(x + i * d + column, mask=column < d, other=0.0)
-    tl.store(operand + i * D + column, v.to(operand.dtype.element_ty), mask=column < D)
-    best, which = -float("inf"), 0
-    for kk in tl.static_range(K):
-        own = tl.load(w + (tl.load(y + i) * K + kk) * d + column, mask=column < d, other=0.0).to(tl.float32)
-        norm = tl.sqrt(tl.sum(own * own, 0))
-        cos = tl.where(norm < tiny, 0.0, tl.sum(v * own, 0) / tl.where(norm < tiny, 1.0, norm))
-        nearer = (cos > best) | (cos != cos)
-        best, which = tl.where(nearer, cos, best), tl.where(nearer, kk, which)
-    tl.store(cos_y + i, best)
-    tl.store(nearest + i, which)
+class Settings(NamedTuple):
+    """What every launch of one pass shares: sub-centres, dimension, padded dimension, mode, scale, and the products."""
+
+    k: int
+    d: int
+    deep: int
+    mode: int
+    s: float
+    products: torch.dtype
+    skip: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """Columns that are multiplied at a time."""
+        return 32 if self.products == torch.float32 else 64
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile of gradients."""
+        return TILE if self.deep % TILE == 0 else 64
+
+    def launch(self, **more: object) -> dict[str, object]:
+        """How tiles are multiplied, and by how many threads; float32 as torch is told to multiply it."""
+        exact = self.products == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+        precision = "ieee" if INTERPRETED else "tf32x3" if exact else "tf32"
+        upcast = INTERPRETED and self.products == torch.bfloat16
+        wide = {"num_warps": 8 if exact else 4, "num_stages": 3}
+        return {"BK": self.step, "PRECISION": precision, "UPCAST": upcast, **wide, **more}
 
 
-@triton.jit(do_not_specialize=["n", "padded"])
-def unit_kernel(
-    w, unit, inverse, n, padded, tiny,
-    d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """unit[kk * padded + j] = w[j, kk] / |w[j, kk]|, zero for j >= n; inverse[j, kk] = 1/|w[j, kk]|."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    column = tl.arange(0, WIDE)
-    j, kk = row % padded, row // padded
-    source = j.to(tl.int64) * K + kk
-    inside = (j < n) & (kk < K)
-    v = tl.load(w + source[:, None] * d + column[None, :], mask=inside[:, None] & (column < d)[None, :], other=0.0).to(
-        tl.float32
-    )
-    norm = tl.sqrt(tl.sum(v * v, 1))
-    one = tl.where(norm < tiny, 0.0, 1.0 / tl.where(norm < tiny, 1.0, norm))
-    one = tl.where(norm == float("inf"), float("nan"), one)
-    place = unit + row.to(tl.int64)[:, None] * D + column[None, :]
-    tl.store(place, (v * one[:, None]).to(unit.dtype.element_ty), mask=(kk < K)[:, None] & (column < D)[None, :])
-    tl.store(inverse + source, one, mask=inside)
+class Block(NamedTuple):
+    """Classes start to start + n: rows of w, inverse lengths and units, and cosines where these are kept."""
+
+    start: int
+    rows: Tensor
+    inverse: Tensor
+    unit: Tensor
+    kept: Tensor | None
+
+    @property
+    def n(self) -> int:
+        """Classes of the block."""
+        return len(self.rows)
+
+    @property
+    def padded(self) -> int:
+        """The same in whole tiles."""
+        return len(self.unit) // self.rows.shape[1]
+
+
+class Launcher:
+    """Launches a kernel that was compiled before without looking up how: several times quicker than triton's own way.
+
+    What a compiled kernel depends on is its constants, and of each tensor its type and whether it starts at a
+    multiple of 16 bytes; whole numbers are not specialised.
+    """
+
+    def __init__(self, kernel: Any):
+        self.kernel, self.compiled = kernel, {}
+
+    def __call__(self, programs: int, *args: object, **constants: object) -> None:
+        if INTERPRETED:
+            self.kernel[(programs,)](*args, **constants)
+            return
+        known = (torch.cuda.current_device(), *constants.values(), *map(nature, args))
+        ready = self.compiled.get(known)
+        if ready is None:
+            self.compiled[known] = self.kernel[(programs,)](*args, **constants)
+        else:
+            names = self.kernel.arg_names[len(args) :]
+            ready[(programs, 1, 1)](*args, *(constants[name] for name in names))
+
+
+def nature(arg: object) -> object:
+    """What of an argument a compiled kernel depends on."""
+    if isinstance(arg, Tensor):
+        return arg.dtype, arg.data_ptr() % 16 == 0
+    if isinstance(arg, TensorDescriptor):
+        return arg.base.dtype, *arg.block_shape
+    return type(arg)
+
+
+def tiles(tensor: Tensor, *shape: int) -> TensorDescriptor:
+    """The tensor as a kernel reads it: in tiles, with zeros beyond its edges."""
+    return TensorDescriptor.from_tensor(tensor, list(shape))
+
+
+@lru_cache(maxsize=32)
+def resident(per_multiprocessor: int, device: torch.device) -> int:
+    """Programs that run at once."""
+    if device.type != "cuda":
+        return 4
+    return per_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+# ------------------------------------------------------------------------------------------ in every kernel
 
 
 @triton.jit
@@ -86,6 +143,15 @@ def product(a, b, acc, PRECISION: tl.constexpr, UPCAST: tl.constexpr):
     if UPCAST:
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, acc, input_precision=PRECISION)
+
+
+@triton.jit
+def quarter(tile, WHICH: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """A quarter of the columns of a tile: what is handled at once must fit the registers beside the tile itself."""
+    left, right = tl.split(tl.permute(tl.reshape(tile, (BM, 2, BN // 2)), (0, 2, 1)))
+    half = right if WHICH // 2 else left
+    left, right = tl.split(tl.permute(tl.reshape(half, (BM, 2, BN // 4)), (0, 2, 1)))
+    return right if WHICH % 2 else left
 
 
 @triton.jit
@@ -114,13 +180,107 @@ def steepness(cos, above, t, MODE: tl.constexpr):
     return tl.full(cos.shape, 1.0, tl.float32)
 
 
+# ------------------------------------------------------------------------------------------ before the first pass
+
+
 @triton.jit
-def quarter(tile, WHICH: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """A quarter of the columns of a tile: what is handled at once must fit the registers beside the tile itself."""
-    left, right = tl.split(tl.permute(tl.reshape(tile, (BM, 2, BN // 2)), (0, 2, 1)))
-    half = right if WHICH // 2 else left
-    left, right = tl.split(tl.permute(tl.reshape(half, (BM, 2, BN // 4)), (0, 2, 1)))
-    return right if WHICH % 2 else left
+def prepare_kernel(
+    x, w, y, operand, cos_y, nearest, tiny, d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr
+):
+    """operand[i] = x[i] in its type; cos_y[i] = x[i] . w/|w| of the nearest own sub-centre, and which one that is."""
+    i, column = tl.program_id(0), tl.arange(0, WIDE)
+    v = tl.load(x + i * d + column, mask=column < d, other=0.0)
+    tl.store(operand + i * D + column, v.to(operand.dtype.element_ty), mask=column < D)
+    best, which = -float("inf"), 0
+    for kk in tl.static_range(K):
+        own = tl.load(w + (tl.load(y + i) * K + kk) * d + column, mask=column < d, other=0.0).to(tl.float32)
+        norm = tl.sqrt(tl.sum(own * own, 0))
+        cos = tl.where(norm < tiny, 0.0, tl.sum(v * own, 0) / tl.where(norm < tiny, 1.0, norm))
+        nearer = (cos > best) | (cos != cos)
+        best, which = tl.where(nearer, cos, best), tl.where(nearer, kk, which)
+    tl.store(cos_y + i, best)
+    tl.store(nearest + i, which)
+
+
+launch_prepare = Launcher(prepare_kernel)
+
+
+def prepare(x: Tensor, w: Tensor, y: Tensor, one: Settings) -> tuple[Tensor, Tensor, Tensor]:
+    """x in the type of the products, zeros beyond its columns; the own cosine in float32; its sub-centre."""
+    operand = x.new_empty(len(x), one.deep, dtype=one.products)
+    cos_y, nearest = x.new_empty(len(x)), y.new_empty(len(x), dtype=torch.int32)
+    launch_prepare(
+        len(x),
+        x,
+        w,
+        y,
+        operand,
+        cos_y,
+        nearest,
+        TINY,
+        d=one.d,
+        K=one.k,
+        D=one.deep,
+        WIDE=triton.next_power_of_2(one.deep),
+    )
+    return operand, cos_y, nearest
+
+
+@triton.jit(do_not_specialize=["n", "padded"])
+def unit_kernel(
+    w, unit, inverse, n, padded, tiny,
+    d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """unit[kk * padded + j] = w[j, kk] / |w[j, kk]|, zero for j >= n; inverse[j, kk] = 1/|w[j, kk]|."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, WIDE)
+    j, kk = row % padded, row // padded
+    source = j.to(tl.int64) * K + kk
+    inside = (j < n) & (kk < K)
+    v = tl.load(w + source[:, None] * d + column[None, :], mask=inside[:, None] & (column < d)[None, :], other=0.0).to(
+        tl.float32
+    )
+    norm = tl.sqrt(tl.sum(v * v, 1))
+    one = tl.where(norm < tiny, 0.0, 1.0 / tl.where(norm < tiny, 1.0, norm))
+    one = tl.where(norm == float("inf"), float("nan"), one)
+    place = unit + row.to(tl.int64)[:, None] * D + column[None, :]
+    tl.store(place, (v * one[:, None]).to(unit.dtype.element_ty), mask=(kk < K)[:, None] & (column < D)[None, :])
+    tl.store(inverse + source, one, mask=inside)
+
+
+launch_unit = Launcher(unit_kernel)
+
+
+def write_units(rows: Tensor, unit: Tensor, inverse: Tensor, one: Settings) -> None:
+    """Fills a block's units and inverse lengths."""
+    launch_unit(
+        parts(len(unit), 8),
+        rows, unit, inverse, len(rows), len(unit) // one.k, TINY,
+        d=one.d, K=one.k, D=one.deep, WIDE=triton.next_power_of_2(one.deep), ROWS=8,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ the first pass
+
+
+class Running(NamedTuple):
+    """Maximum, sum and best cosine of every sample, one for each group of tiles that passes over the classes."""
+
+    top: Tensor
+    total: Tensor
+    best: Tensor
+
+    @classmethod
+    def over(cls, x: Tensor) -> Running:
+        """Room for the groups of a batch; the first block fills it."""
+        return cls(*x.new_empty(3, max(1, resident(2, x.device) // parts(len(x), TILE)), len(x)))
+
+
+class Reshaping(NamedTuple):
+    """The number per sample and the one for all samples that a mode needs; any tensor where there is none."""
+
+    above: Tensor
+    t: Tensor
 
 
 @triton.jit(do_not_specialize=["start", "b", "n", "padded"])
@@ -172,6 +332,21 @@ def lse_kernel(
     tl.store(best + slot, largest, mask=here)
 
 
+launch_lse = Launcher(lse_kernel)
+
+
+def take_in(block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, running: Running, one: Settings) -> None:
+    """Takes a block of classes into the running numbers; writes its cosines where they are kept."""
+    kept = running.top if block.kept is None else tiles(block.kept, TILE // 4, TILE)
+    launch_lse(
+        parts(len(y), TILE) * len(running.top),
+        tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step), y, *reshaping, *running,
+        kept, block.start, len(y), block.n, block.padded, one.s * LOG2E,
+        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, FIXED=FIXED, BM=TILE, BN=TILE,
+        **one.launch(),
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["b", "groups"])
 def combine_kernel(top, total, best, lse, other, b, groups, s, scale, BM: tl.constexpr):
     """lse[i] and the largest other cosine, from those of the groups."""
@@ -187,6 +362,31 @@ def combine_kernel(top, total, best, lse, other, b, groups, s, scale, BM: tl.con
         e += share * tl.exp2((tl.load(top + group * b + i, mask=here, other=0.0) - m) * scale)
     tl.store(lse + i, m * s + tl.log(e), mask=here)
     tl.store(other + i, largest, mask=here)
+
+
+launch_combine = Launcher(combine_kernel)
+
+
+def combine(running: Running, one: Settings) -> tuple[Tensor, Tensor]:
+    """lse and the largest other cosine."""
+    groups, b = running.top.shape
+    lse, other = running.top.new_empty(2, b)
+    launch_combine(parts(b, TILE), *running, lse, other, b, groups, one.s, one.s * LOG2E, BM=TILE)
+    return lse, other
+
+
+# ------------------------------------------------------------------------------------------ the second pass
+
+
+class Slopes(NamedTuple):
+    """The slopes of a block, one row per centre, and the sums of slope times cosine, one row per tile of samples.
+
+    `counted` says of each tile whether it counts, where some are skipped.
+    """
+
+    g: Tensor
+    radial: Tensor
+    counted: Tensor
 
 
 @triton.jit(do_not_specialize=["start", "b", "n", "padded"])
@@ -247,6 +447,26 @@ def slopes_kernel(
             slopes.store([kk * padded + block * BN, tile * BM], part.to(slopes.dtype))
 
 
+launch_slopes = Launcher(slopes_kernel)
+
+
+def write_slopes(
+    block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, lse: Tensor, d_lse: Tensor, slopes: Slopes,
+    unscale: Tensor, one: Settings,
+) -> None:  # fmt: skip
+    """Fills the slopes of a block but for the own classes, which stay 0."""
+    launch_slopes(
+        parts(len(y), TILE) * (block.padded // TILE),
+        tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step),
+        lse if block.kept is None else tiles(block.kept, TILE, TILE), y, *reshaping, lse, d_lse,
+        tiles(slopes.g, TILE, TILE), slopes.radial, slopes.counted, unscale, block.start, len(y), block.n,
+        block.padded, one.s, one.s * LOG2E, LOG2E, one.skip,
+        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, SKIP=one.skip > 0.0, FIXED=FIXED,
+        BM=TILE, BN=TILE,
+        **one.launch(),
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["start", "b", "wide", "n", "padded"])
 def own_kernel(y, nearest_own, cos_y, d_own, slopes, radial, start, b, wide, n, padded, B: tl.constexpr):
     """Puts the slope of each sample's own class in its place, and adds its part to the radial of the class."""
@@ -262,6 +482,18 @@ def own_kernel(y, nearest_own, cos_y, d_own, slopes, radial, start, b, wide, n, 
         if tl.min(tl.where(same, every, B), 0) == i:  # one sample speaks for its class: no two write the same place
             part = tl.load(d_own + every, mask=same, other=0.0) * tl.load(cos_y + every, mask=same, other=0.0)
             tl.store(radial + row, tl.load(radial + row) + tl.sum(part, 0))
+
+
+launch_own = Launcher(own_kernel)
+
+
+def add_own(block: Block, y: Tensor, nearest: Tensor, cos_y: Tensor, d_own: Tensor, slopes: Slopes) -> None:
+    """Puts the slopes of the own classes in their places."""
+    launch_own(
+        len(y),
+        y, nearest, cos_y, d_own, slopes.g, slopes.radial, block.start, len(y), slopes.g.shape[1], block.n,
+        block.padded, B=triton.next_power_of_2(len(y)),
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["b", "rows", "splits", "padded"])
@@ -287,6 +519,20 @@ def to_x_kernel(
         place = [split, tile * BM, column * BN + part * (BN // 4)]
         before = tl.reshape(shares.load(place), (BM, BN // 4))
         shares.store(place, tl.reshape(before + quarter(acc, part, BM, BN), (1, BM, BN // 4)))
+
+
+launch_to_x = Launcher(to_x_kernel)
+
+
+def add_to_x(block: Block, slopes: Slopes, shares: Tensor, one: Settings) -> None:
+    """Adds a block's part of the gradient of x/|x| to its shares."""
+    split, b, _ = shares.shape
+    launch_to_x(
+        parts(b, TILE) * split * (one.deep // one.columns),
+        tiles(slopes.g, one.step, TILE), tiles(block.unit, one.step, one.columns),
+        tiles(shares, 1, TILE, one.columns // 4), slopes.counted, b, len(slopes.g), split, block.padded,
+        D=one.deep, SKIP=one.skip > 0.0, BM=TILE, BN=one.columns, **one.launch(),
+    )  # fmt: skip
 
 
 @triton.jit
@@ -356,227 +602,7 @@ def to_w_kernel(
                     w.store(place, tl.reshape(rows, (BM, 1, BN // 4)))
 
 
-# ------------------------------------------------------------------------------------------ launches
-
-
-class Settings(NamedTuple):
-    """What every launch of one pass shares: sub-centres, dimension, padded dimension, mode, scale, and the products."""
-
-    k: int
-    d: int
-    deep: int
-    mode: int
-    s: float
-    products: torch.dtype
-    skip: float = 0.0
-
-    @property
-    def step(self) -> int:
-        """Columns that are multiplied at a time."""
-        return 32 if self.products == torch.float32 else 64
-
-    @property
-    def columns(self) -> int:
-        """Columns of a tile of gradients."""
-        return TILE if self.deep % TILE == 0 else 64
-
-    def launch(self, **more: object) -> dict[str, object]:
-        """How tiles are multiplied, and by how many threads; float32 as torch is told to multiply it."""
-        exact = self.products == torch.float32 and torch.get_float32_matmul_precision() == "highest"
-        precision = "ieee" if INTERPRETED else "tf32x3" if exact else "tf32"
-        upcast = INTERPRETED and self.products == torch.bfloat16
-        wide = {"num_warps": 8 if exact else 4, "num_stages": 3}
-        return {"BK": self.step, "PRECISION": precision, "UPCAST": upcast, **wide, **more}
-
-
-class Launcher:
-    """Launches a kernel that was compiled before without looking up how: several times quicker than triton's own way.
-
-    What a compiled kernel depends on is its constants, and of each tensor its type and whether it starts at a
-    multiple of 16 bytes; whole numbers are not specialised.
-    """
-
-    def __init__(self, kernel: Any):
-        self.kernel, self.compiled = kernel, {}
-
-    def __call__(self, programs: int, *args: object, **constants: object) -> None:
-        if INTERPRETED:
-            self.kernel[(programs,)](*args, **constants)
-            return
-        known = (torch.cuda.current_device(), *constants.values(), *map(nature, args))
-        ready = self.compiled.get(known)
-        if ready is None:
-            self.compiled[known] = self.kernel[(programs,)](*args, **constants)
-        else:
-            names = self.kernel.arg_names[len(args) :]
-            ready[(programs, 1, 1)](*args, *(constants[name] for name in names))
-
-
-def nature(arg: object) -> object:
-    """What of an argument a compiled kernel depends on."""
-    if isinstance(arg, Tensor):
-        return arg.dtype, arg.data_ptr() % 16 == 0
-    if isinstance(arg, TensorDescriptor):
-        return arg.base.dtype, *arg.block_shape
-    return type(arg)
-
-
-launch_prepare, launch_unit, launch_lse, launch_combine = map(
-    Launcher, (prepare_kernel, unit_kernel, lse_kernel, combine_kernel)
-)
-launch_slopes, launch_own, launch_to_x, launch_to_w = map(
-    Launcher, (slopes_kernel, own_kernel, to_x_kernel, to_w_kernel)
-)
-
-
-def tiles(tensor: Tensor, *shape: int) -> TensorDescriptor:
-    """The tensor as a kernel reads it: in tiles, with zeros beyond its edges."""
-    return TensorDescriptor.from_tensor(tensor, list(shape))
-
-
-@lru_cache(maxsize=32)
-def resident(per_multiprocessor: int, device: torch.device) -> int:
-    """Programs that run at once."""
-    if device.type != "cuda":
-        return 4
-    return per_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def prepare(x: Tensor, w: Tensor, y: Tensor, one: Settings) -> tuple[Tensor, Tensor, Tensor]:
-    """x in the type of the products, zeros beyond its columns; the own cosine in float32; its sub-centre."""
-    operand = x.new_empty(len(x), one.deep, dtype=one.products)
-    cos_y, nearest = x.new_empty(len(x)), y.new_empty(len(x), dtype=torch.int32)
-    launch_prepare(
-        len(x),
-        x,
-        w,
-        y,
-        operand,
-        cos_y,
-        nearest,
-        TINY,
-        d=one.d,
-        K=one.k,
-        D=one.deep,
-        WIDE=triton.next_power_of_2(one.deep),
-    )
-    return operand, cos_y, nearest
-
-
-def write_units(rows: Tensor, unit: Tensor, inverse: Tensor, one: Settings) -> None:
-    """Fills a block's units and inverse lengths."""
-    launch_unit(
-        parts(len(unit), 8),
-        rows, unit, inverse, len(rows), len(unit) // one.k, TINY,
-        d=one.d, K=one.k, D=one.deep, WIDE=triton.next_power_of_2(one.deep), ROWS=8,
-    )  # fmt: skip
-
-
-class Block(NamedTuple):
-    """Classes start to start + n: rows of w, inverse lengths and units, and cosines where these are kept."""
-
-    start: int
-    rows: Tensor
-    inverse: Tensor
-    unit: Tensor
-    kept: Tensor | None
-
-    @property
-    def n(self) -> int:
-        """Classes of the block."""
-        return len(self.rows)
-
-    @property
-    def padded(self) -> int:
-        """The same in whole tiles."""
-        return len(self.unit) // self.rows.shape[1]
-
-
-class Running(NamedTuple):
-    """Maximum, sum and best cosine of every sample, one for each group of tiles that passes over the classes."""
-
-    top: Tensor
-    total: Tensor
-    best: Tensor
-
-    @classmethod
-    def over(cls, x: Tensor) -> Running:
-        """Room for the groups of a batch; the first block fills it."""
-        return cls(*x.new_empty(3, max(1, resident(2, x.device) // parts(len(x), TILE)), len(x)))
-
-
-class Reshaping(NamedTuple):
-    """The number per sample and the one for all samples that a mode needs; any tensor where there is none."""
-
-    above: Tensor
-    t: Tensor
-
-
-def take_in(block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, running: Running, one: Settings) -> None:
-    """Takes a block of classes into the running numbers; writes its cosines where they are kept."""
-    kept = running.top if block.kept is None else tiles(block.kept, TILE // 4, TILE)
-    launch_lse(
-        parts(len(y), TILE) * len(running.top),
-        tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step), y, *reshaping, *running,
-        kept, block.start, len(y), block.n, block.padded, one.s * LOG2E,
-        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, FIXED=FIXED, BM=TILE, BN=TILE,
-        **one.launch(),
-    )  # fmt: skip
-
-
-def combine(running: Running, one: Settings) -> tuple[Tensor, Tensor]:
-    """lse and the largest other cosine."""
-    groups, b = running.top.shape
-    lse, other = running.top.new_empty(2, b)
-    launch_combine(parts(b, TILE), *running, lse, other, b, groups, one.s, one.s * LOG2E, BM=TILE)
-    return lse, other
-
-
-class Slopes(NamedTuple):
-    """The slopes of a block, one row per centre, and the sums of slope times cosine, one row per tile of samples.
-
-    `counted` says of each tile whether it counts, where some are skipped.
-    """
-
-    g: Tensor
-    radial: Tensor
-    counted: Tensor
-
-
-def write_slopes(
-    block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, lse: Tensor, d_lse: Tensor, slopes: Slopes,
-    unscale: Tensor, one: Settings,
-) -> None:  # fmt: skip
-    """Fills the slopes of a block but for the own classes, which stay 0."""
-    launch_slopes(
-        parts(len(y), TILE) * (block.padded // TILE),
-        tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step),
-        lse if block.kept is None else tiles(block.kept, TILE, TILE), y, *reshaping, lse, d_lse,
-        tiles(slopes.g, TILE, TILE), slopes.radial, slopes.counted, unscale, block.start, len(y), block.n,
-        block.padded, one.s, one.s * LOG2E, LOG2E, one.skip,
-        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, SKIP=one.skip > 0.0, FIXED=FIXED, BM=TILE, BN=TILE,
-        **one.launch(),
-    )  # fmt: skip
-
-
-def add_own(block: Block, y: Tensor, nearest: Tensor, cos_y: Tensor, d_own: Tensor, slopes: Slopes) -> None:
-    """Puts the slopes of the own classes in their places."""
-    launch_own(
-        len(y),
-        y, nearest, cos_y, d_own, slopes.g, slopes.radial, block.start, len(y), slopes.g.shape[1], block.n,
-        block.padded, B=triton.next_power_of_2(len(y)),
-    )  # fmt: skip
-
-
-def add_to_x(block: Block, slopes: Slopes, shares: Tensor, one: Settings) -> None:
-    """Adds a block's part of the gradient of x/|x| to its shares."""
-    split, b, _ = shares.shape
-    launch_to_x(
-        parts(b, TILE) * split * (one.deep // one.columns),
-        tiles(slopes.g, one.step, TILE), tiles(block.unit, one.step, one.columns),
-        tiles(shares, 1, TILE, one.columns // 4), slopes.counted, b, len(slopes.g), split, block.padded,
-        D=one.deep, SKIP=one.skip > 0.0, BM=TILE, BN=one.columns, **one.launch(),
-    )  # fmt: skip
+launch_to_w = Launcher(to_w_kernel)
 
 
 def write_to_w(
