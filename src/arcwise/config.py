@@ -82,6 +82,7 @@ class HeadConfig:
     k: int | None = None
     engine: str = "auto"
     gradient: str = "exact"
+    inside: bool = False  # prototypes step in the backward pass, and no gradient of them is ever kept
 
     @property
     def kind(self) -> str:
@@ -231,7 +232,9 @@ def overridden(config: Config, settings: Iterable[str]) -> Config:
     if name is not None and name != config.head.name:
         fresh = HeadConfig(name=name)
         s = None if fresh.linear or fresh.names_s else config.head.s
-        config = replace(config, head=replace(fresh, s=s, engine=config.head.engine, gradient=config.head.gradient))
+        old = config.head
+        kept = {"engine": old.engine, "gradient": old.gradient, "inside": old.inside and not fresh.linear}
+        config = replace(config, head=replace(fresh, s=s, **kept))
     changes: dict[str, dict[str, Any]] = {}
     for key, text in pairs.items():
         owner, name, value = checked(config, key, text)

@@ -22,7 +22,8 @@ class Inside(torch.optim.Optimizer):
 
     Nothing moves in a step whose loss or gradients are not finite: that is decided on the device, before the first
     block. `step()` ends a step as with any optimiser, and learning-rate schedules work on it; two backward passes
-    before it are refused, for gradients cannot be summed up where there are none. Nor can they be clipped, or be
+    before it are refused, for gradients cannot be summed up where there are none. A tensor `hold` that is not 0 keeps
+    everything still, too. Nor can they be clipped, or be
     scaled by a GradScaler: bf16 needs neither.
     """
 
@@ -33,6 +34,7 @@ class Inside(torch.optim.Optimizer):
             raise ArcwiseError(f"an optimiser in the backward pass takes an arcwise.Head, got {type(head).__name__}.")
         super().__init__([head.weight], defaults)
         self.under_way = False
+        self.hold: Tensor | None = None
         w = head.weight.detach()
         for name in ("first", "second")[: self.moments]:
             self.state[head.weight][name] = torch.zeros_like(w, dtype=torch.promote_types(w.dtype, torch.float32))
@@ -61,6 +63,8 @@ class Inside(torch.optim.Optimizer):
             )
         self.under_way = True
         self.refresh()
+        if self.hold is not None:
+            finite = finite & (self.hold == 0)
         (w,) = self.param_groups[0]["params"]
         state = self.state[w]
         t = state["t"].add_(finite)

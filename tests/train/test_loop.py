@@ -109,9 +109,10 @@ def test_training_leaves_the_callers_random_numbers_alone(tmp_path):
 # ------------------------------------------------------------------------------------- exact resume
 
 
-@pytest.mark.parametrize("head", ["elastic-arcface", "adaface", "softmax"])
+@pytest.mark.parametrize("head", ["elastic-arcface", "adaface", "softmax", "arcface inside"])
 def test_a_run_stopped_anywhere_ends_in_the_same_bits(tmp_path, head):
-    settings = [f"head.name={head}", "train.clip=1", "train.sampling=balanced"]
+    name, _, inside = head.partition(" ")
+    settings = [f"head.name={name}", "train.sampling=balanced", "head.inside=true" if inside else "train.clip=1"]
     whole = train(small(*settings), tmp_path / "whole", device="cpu")
     steps = whole.metrics["steps"]
 
@@ -192,6 +193,26 @@ def test_a_killed_run_ends_in_the_same_bits(tmp_path):
 @pytest.mark.slow
 def test_a_run_killed_thirty_times_ends_in_the_same_bits(tmp_path):
     compare_with_unkilled(tmp_path, kills=30, epochs=60)
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_prototypes_that_step_inside_are_those_that_step_apart(tmp_path, optimiser):
+    runs = []
+    for inside in ("false", "true"):
+        settings = [f"train.optimiser={optimiser}", f"head.inside={inside}", "head.engine=chunked", "model.dropout=0"]
+        runs.append(train(small(*settings), tmp_path / inside, device="cpu"))
+    apart, within = (last_checkpoint(run) for run in runs)
+    weights = [key for key in apart if key.endswith("weight") and not key.startswith("optimiser.")]
+    assert any(key.endswith("head.weight") for key in weights)
+    assert all(torch.allclose(apart[key], within[key], rtol=1e-3, atol=1e-4) for key in weights)
+    assert any(key.startswith("prototypes.") for key in within)
+
+
+@pytest.mark.parametrize("setting", ["train.clip=1", "train.accumulate=2", "head.name=softmax"])
+def test_prototypes_that_step_inside_go_without_clipping_and_accumulation(tmp_path, setting):
+    config = small("head.inside=true")
+    with pytest.raises(ArcwiseError, match=r"neither clipped nor|head\.inside"):
+        train(overridden(config, [setting, "head.inside=true"]), tmp_path / "run", device="cpu")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -108,7 +108,8 @@ def split_lse(
 def chosen(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:
     """The engine that `auto` picks: what is quickest for this device and this many cosines."""
     on_gpu = x.device.type == "cuda"
-    if on_gpu and (moving or cosines >= FUSED_FROM) and fused_problem(x) is None:
+    fitting = x.shape[1] % 8 == 0 if moving else cosines >= FUSED_FROM
+    if on_gpu and fitting and fused_problem(x) is None:
         return "triton"
     return "chunked" if moving or cosines >= (CHUNKED_FROM_GPU if on_gpu else CHUNKED_FROM_CPU) else "eager"
 

@@ -38,13 +38,14 @@ def save(
     run: Run,
     progress: Progress,
     modules: dict[str, nn.Module],
-    optimiser: torch.optim.Optimizer,
+    optimisers: dict[str, torch.optim.Optimizer],
     device: torch.device,
 ) -> Path:
     """The checkpoint's path, once it is whole on disk; the two newest are kept."""
     tensors = {f"{key}.{name}": value for key, module in modules.items() for name, value in module.state_dict().items()}
-    for number, entries in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{number}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
+    for name, optimiser in optimisers.items():
+        for number, entries in optimiser.state_dict()["state"].items():
+            tensors |= {f"{name}.{number}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
     tensors |= random_state(device)
     meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
     path = write(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", packed(tensors, meta))
@@ -60,7 +61,7 @@ def existing(run: Run) -> list[Path]:
 
 
 def restore(
-    run: Run, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, device: torch.device
+    run: Run, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], device: torch.device
 ) -> Progress | None:
     """Where the newest readable checkpoint left off, with all state put back; None when there never was one."""
     paths = existing(run)
@@ -77,7 +78,8 @@ def restore(
                 module.load_state_dict({n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)})
             except RuntimeError as error:
                 raise ArcwiseError(f"{path} does not fit this run: {error}. Choose another --out.") from None
-        restore_optimiser(optimiser, tensors)
+        for name, optimiser in optimisers.items():
+            restore_optimiser(name, optimiser, tensors)
         restore_random(tensors, device)
         return progress
     if paths:
@@ -88,7 +90,7 @@ def restore(
     return None
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Momentum and the like, put back parameter by parameter, each in its parameter's order in memory.
 
     The fused optimisers read both as they lie in memory: a contiguous momentum beside a channels-last weight would
@@ -96,7 +98,7 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tenso
     """
     state: dict[int, dict[str, Any]] = {}
     for name, value in tensors.items():
-        if name.startswith("optimiser."):
+        if name.startswith(f"{prefix}."):
             _, number, key = name.split(".", 2)
             state.setdefault(int(number), {})[key] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

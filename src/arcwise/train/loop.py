@@ -26,7 +26,7 @@ from arcwise.train.checkpoint import Progress
 from arcwise.train.device import chosen_device, current, device_name, fast_products
 from arcwise.train.evaluate import judged
 from arcwise.train.journal import Journal, Listener
-from arcwise.train.optim import Average, optimiser
+from arcwise.train.optim import Average, optimiser, prototypes_inside
 from arcwise.train.recording import Recording
 from arcwise.train.schedule import margin_strength, rate
 from arcwise.train.setup import (
@@ -109,11 +109,14 @@ class Trainer:
             start_at_class_means(self.model, self.head, splits.train)
         self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})
         self.average = Average(self.both, config.train.ema) if config.train.ema else None
+        self.prototypes = prototypes_inside(self.head, config.train) if config.head.inside else None
         self.optimiser = optimiser(self.model, self.head, config.train)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         torch.manual_seed(stream("steps", config.seed))
-        self.progress = checkpoint.restore(run, self.modules, self.optimiser, device) or Progress()
+        self.progress = checkpoint.restore(run, self.modules, self.optimisers, device) or Progress()
         self.guard = finite.Guard(self.optimiser, device)
+        if self.prototypes is not None:
+            self.prototypes.hold = self.guard.bad
         self.forward = torch.compile(self.model) if config.train.compile else self.model
         look = self.model.preprocessing
         self.loader = Loader(splits.train, mean=look.mean, std=look.std, config=config.data, device=device)
@@ -193,7 +196,8 @@ class Trainer:
             self.stop_for_numbers()
         if self.config.train.clip:
             finite.clip(self.parameters, self.norm, self.config.train.clip)
-        self.optimiser.step()
+        for some in self.optimisers.values():
+            some.step()
         self.progress.step += 1
         if self.average is not None:
             self.average.update(self.both, self.progress.step)
@@ -206,10 +210,18 @@ class Trainer:
         self.lr = self.config.train.lr * rate(done, self.config.train)
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr * group["share"]
+        if self.prototypes is not None:
+            self.prototypes.param_groups[0]["lr"] = self.lr * self.config.train.head_lr
+            self.prototypes.refresh()  # a recorded step reads its learning rate on the device
         for both in self.modules.values():
             head = results.pair(both)[1]
             if isinstance(head, Head):
                 head.strength = margin_strength(done, self.config.train)
+
+    @property
+    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
+        """The optimisers by name: that of all weights, and that of prototypes where they have one of their own."""
+        return {"optimiser": self.optimiser} | ({"prototypes": self.prototypes} if self.prototypes is not None else {})
 
     @property
     def strength(self) -> float:
@@ -257,7 +269,8 @@ class Trainer:
     def judged_by_head(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The head's losses and its two cosines or logits; on the CPU it refuses embeddings out of bounds by itself."""
         try:
-            return self.head.losses(x, y)
+            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):  # for fused products alone
+                return self.head.losses(x, y)
         except ArcwiseError:
             self.stop_for_numbers()
 
@@ -323,7 +336,7 @@ class Trainer:
     def save(self) -> Path:
         """A checkpoint of this very step."""
         self.progress.within = self.tally.sums.tolist()
-        path = checkpoint.save(self.run, self.progress, self.modules, self.optimiser, self.device)
+        path = checkpoint.save(self.run, self.progress, self.modules, self.optimisers, self.device)
         self.saved_at = time.monotonic()
         return path
 
@@ -366,6 +379,8 @@ class Trainer:
         epoch, row = divmod(step - 1, self.steps)
         batch = next(iter(self.epoch_batches(epoch, row)))
         self.forget_gradients()
+        if isinstance(self.head, Head):
+            self.head.mover = None
         x = self.embedded(batch.x)
         loss = x.sum() * torch.nan
         with contextlib.suppress(ArcwiseError):  # on the CPU the head itself refuses what is not finite

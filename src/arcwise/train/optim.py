@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from arcwise.config import TrainConfig
 from arcwise.model import Embedder
+from arcwise.optim import SGD, AdamW, Inside
 
 
 def optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -23,6 +24,14 @@ def optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.op
     )
 
 
+def prototypes_inside(head: nn.Module, config: TrainConfig) -> Inside:
+    """The same optimiser for the prototypes alone, which then step in the backward pass."""
+    lr, decay = config.lr * config.head_lr, config.weight_decay
+    if config.optimiser == "adamw":
+        return AdamW(head, lr, weight_decay=decay)
+    return SGD(head, lr, momentum=config.momentum, weight_decay=decay, nesterov=config.momentum > 0)
+
+
 def groups(model: Embedder, head: nn.Module, config: TrainConfig) -> list[dict]:
     """Parameters by owner (backbone, neck, head) and by decay; `share` is each owner's part of the learning rate.
 
@@ -32,10 +41,15 @@ def groups(model: Embedder, head: nn.Module, config: TrainConfig) -> list[dict]:
     made = []
     for owner, share in owners:
         for decays in (True, False):
-            params = [p for p in owner.parameters() if (p.ndim > 1) == decays]
+            params = [p for p in owner.parameters() if (p.ndim > 1) == decays and not steps_inside(owner, p)]
             if params:
                 made.append({"params": params, "weight_decay": config.weight_decay * decays, "share": share})
     return made
+
+
+def steps_inside(owner: nn.Module, parameter: nn.Parameter) -> bool:
+    """Whether these are prototypes that step in the backward pass."""
+    return getattr(owner, "mover", None) is not None and parameter is owner.weight
 
 
 class Average:

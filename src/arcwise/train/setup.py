@@ -45,6 +45,11 @@ def resolved(config: Config, splits: Splits) -> Config:
             f"batch norms need at least two images at a time, and {at_once} would go through: raise train.batch, "
             "lower train.accumulate, or add images."
         )
+    if head.inside and (head.linear or train.clip or train.accumulate > 1):
+        raise ArcwiseError(
+            "head.inside lets prototypes step in the backward pass, where their gradient can be neither clipped nor "
+            "accumulated, and a linear head has none: set train.clip=0 and train.accumulate=1, or head.inside=false."
+        )
     if not config.init and (train.frozen_epochs or train.batch_norm == "frozen"):
         raise ArcwiseError("train.frozen_epochs and train.batch_norm=frozen are for fine-tuning: add --init MODEL.")
     return replace(config, head=head)
