@@ -60,13 +60,15 @@ class Settings(NamedTuple):
         """Columns of a tile of gradients."""
         return TILE if self.deep % TILE == 0 else 64
 
-    def launch(self, **more: object) -> dict[str, object]:
+    def launch(self) -> dict[str, object]:
         """How tiles are multiplied, and by how many threads; float32 as torch is told to multiply it."""
         exact = self.products == torch.float32 and torch.get_float32_matmul_precision() == "highest"
         precision = "ieee" if INTERPRETED else "tf32x3" if exact else "tf32"
         upcast = INTERPRETED and self.products == torch.bfloat16
-        wide = {"num_warps": 8 if exact else 4, "num_stages": 3}
-        return {"BK": self.step, "PRECISION": precision, "UPCAST": upcast, **wide, **more}
+        warps = 8 if exact else 4
+        return {
+            "BK": self.step, "PRECISION": precision, "UPCAST": upcast, "num_warps": warps, "num_stages": 3,
+        }  # fmt: skip
 
 
 class Block(NamedTuple):
@@ -90,7 +92,7 @@ class Block(NamedTuple):
 
 
 class Launcher:
-    """Launches a kernel that was compiled before without looking up how: several times quicker than triton's own way.
+    """Launches a kernel that was compiled before without looking up how, in about half the time of triton's own way.
 
     What a compiled kernel depends on is its constants, and of each tensor its type and whether it starts at a
     multiple of 16 bytes; whole numbers are not specialised.
