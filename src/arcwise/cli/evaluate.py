@@ -36,22 +36,18 @@ def run(
         Print for a machine.
     """
     every = [path for one in what for path in unfolded(one)]
-    found = {str(path): numbers(path, unseen, again=again) for path in every}
-    if not any(fnmatch.filter(values, only) for values in found.values()):
-        from arcwise.metrics.summary import METRICS
-
-        raise ArcwiseError(f"no number is called {only!r}. Names are: {', '.join(list(METRICS)[:12])}, ...")
-    if json_:
-        print(
-            json.dumps({path: {n: values[n] for n in fnmatch.filter(values, only)} for path, values in found.items()})
-        )
-        return
     from arcwise.metrics.summary import METRICS, shown
 
+    measured = {str(path): numbers(path, unseen, again=again) for path in every}
+    found = {path: {name: values[name] for name in fnmatch.filter(values, only)} for path, values in measured.items()}
+    if not any(found.values()):
+        raise ArcwiseError(f"no number is called {only!r}. Names are: {', '.join(list(METRICS)[:12])}, ...")
+    if json_:
+        print(json.dumps(found))
+        return
     for path, values in found.items():
         print(path if len(found) > 1 else "", end="\n" if len(found) > 1 else "")
-        for name in fnmatch.filter(values, only):
-            value = values[name]
+        for name, value in values.items():
             text = "∞" if value is None else shown(name, value)
             print(f"{text:>11}  {name:44} {METRICS[name].label}")
     after = f"figures {quote(str(what[0]))}" if what[0].is_dir() else f"evaluate {quote(str(what[0]))} --only 'dunn-*'"
@@ -64,10 +60,7 @@ def unfolded(path: Path) -> list[Path]:
 
     if not Comparison(path).exists():
         return [path]
-    runs = [run.path for many in Comparison.open(path).runs().values() for run in many]
-    if not runs:
-        raise ArcwiseError(f"{path} holds no finished run yet. Go on with: {Comparison(path).about.get('command')}")
-    return runs
+    return [run.path for many in Comparison.open(path).finished_runs().values() for run in many]
 
 
 def numbers(path: Path, unseen: Path | None, *, again: bool) -> dict[str, float | None]:

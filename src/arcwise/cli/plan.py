@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from typing import Any, NamedTuple
 
@@ -114,7 +113,7 @@ def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimis
         "engine": "triton" if batch * classes * k >= FUSED_FROM else "eager",
         "fits": sum(held.values()) < device.memory, "bytes": held, "total": sum(held.values()),
         "device": device.memory, "seconds": seconds, "seconds_of_the_optimiser": apart,
-        "products": 4 - plan.kept / math.ceil(classes / plan.block), "plan": plan._asdict(),
+        "products": spent.operations / (2.0 * batch * classes * k * dim), "plan": plan._asdict(),
         "logits": batch * classes * k * 4,
     }  # fmt: skip
 

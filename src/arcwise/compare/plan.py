@@ -75,6 +75,13 @@ class Comparison:
         """The run of one head and seed."""
         return Run.open(self.path / folder_name(head, seed))
 
+    def finished_runs(self) -> dict[str, list[Run]]:
+        """The same of the heads that have any, or an error that says how to go on."""
+        runs = {head: found for head, found in self.runs().items() if found}
+        if not runs:
+            raise ArcwiseError(f"{self.path} holds no finished run yet. Go on with: {self.about.get('command')}")
+        return runs
+
     def runs(self) -> dict[str, list[Run]]:
         """The finished runs of each head, by seed."""
         every = {head: [Run(self.path / folder_name(head, seed)) for seed in self.seeds] for head in self.heads}

@@ -10,7 +10,6 @@ from typing import Any
 
 from arcwise.compare.measure import measure
 from arcwise.compare.plan import Comparison
-from arcwise.errors import ArcwiseError
 from arcwise.metrics.spread import Difference, Spread, difference, spread
 from arcwise.metrics.summary import METRICS
 from arcwise.records import Run, write
@@ -43,10 +42,7 @@ class Table:
 
 def tabulated(comparison: Comparison) -> Table:
     """The table of all finished runs, written into the comparison's metrics.json."""
-    runs = {head: found for head, found in comparison.runs().items() if found}
-    if not runs:
-        raise ArcwiseError(f"{comparison.path} holds no finished run. Go on with: {comparison.about.get('command')}")
-    table = table_of(runs)
+    table = table_of(comparison.finished_runs())
     write(comparison.path / "metrics.json", json.dumps(as_json(table, comparison.about["recipe"]), indent=1))
     return table
 

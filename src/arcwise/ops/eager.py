@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from arcwise.errors import ArcwiseError, unknown
-from arcwise.ops.update import Mover, move
+from arcwise.ops.update import Mover, all_finite, move
 from arcwise.sphere import EMPTY, Mode, Others, blocks, cosines, inverse_length, length
 
 Triple = tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"]]
@@ -123,7 +123,7 @@ class ChunkedGradient(torch.autograd.Function):
         d_x = torch.zeros_like(x)
         update = None
         if first.mover is not None:
-            update = first.mover.step_of(torch.stack((lse, d_lse, d_cos)).isfinite().all())
+            update = first.mover.step_of(all_finite(lse, d_lse, d_cos))
         wanted = first.needs_input_grad[1] and update is None
         d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if wanted else None
         weight = (first.s * d_lse).unsqueeze(1)

@@ -6,6 +6,7 @@ memory allows to keep, the second need not compute again; the results are the sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
@@ -17,7 +18,7 @@ from arcwise.errors import ArcwiseError
 from arcwise.ops import triton as kernels
 from arcwise.ops.plan import TILE, Plan, allowance, parts, planned, up
 from arcwise.ops.triton import MODES, Block, Reshaping, Running, Settings, Slopes, resident
-from arcwise.ops.update import Mover
+from arcwise.ops.update import Mover, all_finite
 from arcwise.sphere import Others
 
 PRODUCTS = (torch.float32, torch.bfloat16, torch.float16)
@@ -80,8 +81,7 @@ class Fused(torch.autograd.Function):
         inverse, units = x.new_empty(w.shape[:2]), room_for_units(operand, len(w), one, plan)
         kept = room_for_cosines(operand, d_w, len(w), plan)
         blocks = blocks_of(w, inverse, units, kept, plan)
-        for block, ready in with_units(blocks, one, at_once=plan.keep_units):
-            ready()
+        for block in with_units(blocks, one, at_once=plan.keep_units):
             kernels.take_in(block, operand, y, reshaping, running, one)
         lse, other = kernels.combine(running, one)
         ctx.save_for_backward(
@@ -112,7 +112,7 @@ class FusedGradient(torch.autograd.Function):
         kept = room[first.units :] if plan.room == "own" else room_for_cosines(operand, d_w, len(w), plan)
         d_w = torch.empty_like(w) if wanted and d_w is None else d_w
         d_lse, d_cos = d_lse.contiguous(), d_cos.contiguous()
-        update = None if mover is None else mover.step_of(finite(lse, cos_y, d_lse, d_cos))
+        update = None if mover is None else mover.step_of(all_finite(lse, cos_y, d_lse, d_cos))
         unscale, reshaping = unity(w.device), reshaping_of(others, lse)
         if one.products == torch.float16:
             fit = headroom(d_lse, d_cos, one)
@@ -167,14 +167,16 @@ def blocks_of(w: Tensor, inverse: Tensor, units: list[Tensor], kept: list[Tensor
     return blocks
 
 
-def with_units(blocks: list[Block], one: Settings, *, at_once: bool):
-    """Each block with what makes sure that its units are there.
+def with_units(blocks: list[Block], one: Settings, *, at_once: bool) -> Iterator[Block]:
+    """Each block once its units are there.
 
-    Where all blocks keep theirs, a second stream writes them ahead: that is a matter of memory, the products are not.
+    Where all blocks keep theirs, a second stream writes those of the next while the last one's products run: the one is
+    a matter of memory, the other is not.
     """
     if not at_once or len(blocks) == 1 or blocks[0].unit.device.type != "cuda":
         for block in blocks:
-            yield block, lambda block=block: kernels.write_units(block.rows, block.unit, block.inverse, one)
+            kernels.write_units(block.rows, block.unit, block.inverse, one)
+            yield block
         return
     here, ahead = torch.cuda.current_stream(), side_stream(blocks[0].unit.device)
     ahead.wait_stream(here)
@@ -182,7 +184,8 @@ def with_units(blocks: list[Block], one: Settings, *, at_once: bool):
         with torch.cuda.stream(ahead):
             kernels.write_units(block.rows, block.unit, block.inverse, one)
             done = ahead.record_event()
-        yield block, lambda done=done: here.wait_event(done)
+        here.wait_event(done)
+        yield block
 
 
 @lru_cache(maxsize=16)
@@ -197,11 +200,6 @@ def reshaping_of(others: Others | None, like: Tensor) -> Reshaping:
         return Reshaping(like, like)
     t = others.t if isinstance(others.t, Tensor) else torch.full((), others.t, device=like.device)
     return Reshaping(others.above.float().contiguous(), t.float())
-
-
-def finite(*some: Tensor) -> Tensor:
-    """Whether all numbers are, on the device."""
-    return torch.stack(some).isfinite().all()
 
 
 def unity(device: torch.device) -> Tensor:

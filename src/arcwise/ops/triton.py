@@ -148,6 +148,18 @@ def product(a, b, acc, PRECISION: tl.constexpr, UPCAST: tl.constexpr):
 
 
 @triton.jit
+def dots(
+    a, row, b, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
+    PRECISION: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """The dot products of a tile's rows of a with a tile's rows of b."""
+    acc = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for k in range(0, D, BK):
+        acc = product(a.load([row, k]), b.load([column, k]).T, acc, PRECISION, UPCAST)
+    return acc
+
+
+@triton.jit
 def quarter(tile, WHICH: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """A quarter of the columns of a tile: what is handled at once must fit the registers beside the tile itself."""
     left, right = tl.split(tl.permute(tl.reshape(tile, (BM, 2, BN // 2)), (0, 2, 1)))
@@ -212,19 +224,9 @@ def prepare(x: Tensor, w: Tensor, y: Tensor, one: Settings) -> tuple[Tensor, Ten
     operand = x.new_empty(len(x), one.deep, dtype=one.products)
     cos_y, nearest = x.new_empty(len(x)), y.new_empty(len(x), dtype=torch.int32)
     launch_prepare(
-        len(x),
-        x,
-        w,
-        y,
-        operand,
-        cos_y,
-        nearest,
-        TINY,
-        d=one.d,
-        K=one.k,
-        D=one.deep,
-        WIDE=triton.next_power_of_2(one.deep),
-    )
+        len(x), x, w, y, operand, cos_y, nearest, TINY,
+        d=one.d, K=one.k, D=one.deep, WIDE=triton.next_power_of_2(one.deep),
+    )  # fmt: skip
     return operand, cos_y, nearest
 
 
@@ -305,16 +307,10 @@ def lse_kernel(
     largest = tl.load(best + slot, mask=before, other=-1e30)
     j = tl.arange(0, BN)
     for block in tl.range(group, tl.cdiv(n, BN), tl.num_programs(0) // tiles):
-        cos = tl.zeros((BM, BN), tl.float32)
-        for k in range(0, D, BK):
-            cos = product(x.load([tile * BM, k]), unit.load([block * BN, k]).T, cos, PRECISION, UPCAST)
+        cos = dots(x, tile * BM, unit, block * BN, BM, BN, D, BK, PRECISION, UPCAST)
         for kk in tl.static_range(1, K):
-            other = tl.zeros((BM, BN), tl.float32)
-            for k in range(0, D, BK):
-                other = product(
-                    x.load([tile * BM, k]), unit.load([kk * padded + block * BN, k]).T, other, PRECISION, UPCAST
-                )
-            cos = tl.maximum(cos, other)
+            row = kk * padded + block * BN
+            cos = tl.maximum(cos, dots(x, tile * BM, unit, row, BM, BN, D, BK, PRECISION, UPCAST))
         if KEEP:
             for part in tl.static_range(4):  # classes become rows, as the second pass wants them
                 fixed = tl.minimum(tl.maximum(quarter(cos, part, BM, BN) * FIXED, -FIXED), FIXED)
@@ -417,15 +413,9 @@ def slopes_kernel(
     if KEEP:
         cos = kept.load([block * BN, tile * BM]).to(tl.float32) / FIXED
     else:
-        cos = tl.zeros((BN, BM), tl.float32)
-        for k in range(0, D, BK):
-            cos = product(unit.load([block * BN, k]), x.load([tile * BM, k]).T, cos, PRECISION, UPCAST)
+        cos = dots(unit, block * BN, x, tile * BM, BN, BM, D, BK, PRECISION, UPCAST)
         for kk in tl.static_range(1, K):
-            other = tl.zeros((BN, BM), tl.float32)
-            for k in range(0, D, BK):
-                other = product(
-                    unit.load([kk * padded + block * BN, k]), x.load([tile * BM, k]).T, other, PRECISION, UPCAST
-                )
+            other = dots(unit, kk * padded + block * BN, x, tile * BM, BN, BM, D, BK, PRECISION, UPCAST)
             nearest = tl.where(other > cos, kk, nearest).to(tl.int8)
             cos = tl.maximum(cos, other)
     if meets_own:
@@ -512,10 +502,8 @@ def to_x_kernel(
     each = tl.cdiv(tl.cdiv(rows, splits), BK) * BK
     acc = tl.zeros((BM, BN), tl.float32)
     for row in range(split * each, tl.minimum(rows, split * each + each), BK):
-        if SKIP:
-            if tl.load(counted + row % padded // BM * tl.cdiv(b, BM) + tile) != 0:
-                acc = product(slopes.load([row, tile * BM]).T, unit.load([row, column * BN]), acc, PRECISION, UPCAST)
-        else:
+        counts = tl.load(counted + row % padded // BM * tl.cdiv(b, BM) + tile) != 0 if SKIP else True
+        if counts:
             acc = product(slopes.load([row, tile * BM]).T, unit.load([row, column * BN]), acc, PRECISION, UPCAST)
     for part in tl.static_range(4):
         place = [split, tile * BM, column * BN + part * (BN // 4)]
@@ -573,10 +561,8 @@ def to_w_kernel(
         inward, factor = inward * one, one * scaled_back
         acc = tl.zeros((BM, BN), tl.float32)
         for i in range(0, b, BK):
-            if SKIP:
-                if tl.load(counted + at // BM * tl.cdiv(b, BM) + i // BM) != 0:
-                    acc = product(slopes.load([tile * BM, i]), x.load([i, column * BN]), acc, PRECISION, UPCAST)
-            else:
+            counts = tl.load(counted + at // BM * tl.cdiv(b, BM) + i // BM) != 0 if SKIP else True
+            if counts:
                 acc = product(slopes.load([tile * BM, i]), x.load([i, column * BN]), acc, PRECISION, UPCAST)
         for part in tl.static_range(4):
             place = [at, kk, column * BN + part * (BN // 4)]

@@ -29,6 +29,11 @@ class Mover(Protocol):
     def step_of(self, finite: Bool[Tensor, ""]) -> Update: ...
 
 
+def all_finite(*some: Float[Tensor, " b"]) -> Bool[Tensor, ""]:
+    """Whether all numbers are finite, on the device."""
+    return torch.stack(some).isfinite().all()
+
+
 def move(rows: Float[Tensor, "n k d"], gradient: Float[Tensor, "n k d"], update: Update, block: slice) -> None:
     """Moves a block of prototypes and of the optimiser's state in place; nothing moves where the gate is shut."""
     lr, decay, beta, beta2, eps, bias, bias2, ahead, _ = update.hyper.to(gradient.dtype).unbind()

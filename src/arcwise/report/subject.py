@@ -198,11 +198,8 @@ def found(paths: list[Path]):
     for path in dict.fromkeys(path.resolve() if path.exists() else path for path in paths):
         if Comparison(path).exists():
             comparison = Comparison.open(path)
-            by_head = comparison.runs()
-            if not any(by_head.values()):
-                raise ArcwiseError(f"{path} holds no finished run yet. Go on with: {comparison.about.get('command')}")
-            many = len(by_head) >= SWEEP_FROM
-            yield from ((run, many) for runs in by_head.values() for run in runs)
+            many = len(comparison.heads) >= SWEEP_FROM
+            yield from ((run, many) for runs in comparison.finished_runs().values() for run in runs)
         else:
             yield Run.open(path), False
 

@@ -263,13 +263,17 @@ class Trainer:
         """The network's raw embeddings in float32, computed in bf16 where that is faster."""
         if not self.config.train.channels_last:
             x = x.clone(memory_format=torch.contiguous_format)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False):
+        with self.mixed():
             return self.forward(x).float()
+
+    def mixed(self) -> torch.autocast:
+        """bf16 where that is faster; casts are not kept, for a recording would keep them for good."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False)
 
     def judged_by_head(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The head's losses and its two cosines or logits; on the CPU it refuses embeddings out of bounds by itself."""
         try:
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):  # for fused products alone
+            with self.mixed():  # the head lets nothing but fused products be in bf16
                 return self.head.losses(x, y)
         except ArcwiseError:
             self.stop_for_numbers()
