@@ -21,12 +21,13 @@ from arcwise.admit import admit, admit_embeddings, working_dtype
 from arcwise.config import LINEAR_HEADS
 from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
 from arcwise.margins import MARGINS, margin_from, parsed
-from arcwise.ops import ENGINES, own_cosine, split_lse
+from arcwise.ops import ENGINES, SplitLSE, own_cosine, split_lse, usable_skip
 from arcwise.ops.update import Mover
 from arcwise.sphere import Others, clip, cosines, length, normalise
 
 REDUCTIONS = ("mean", "sum", "none")
 GRADIENTS = ("exact", "straight_through")
+STRAIGHT_FROM = 40.0  # log(1 + e^z) is z there, to the last digit of float64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Head(nn.Module):
         self.margin = margin_from(margin)
         self.engine, self.gradient = one_of("engine", engine, ENGINES), one_of("gradient", gradient, GRADIENTS)
         self.memory = None if memory in (None, "auto") else count_at_least("memory", memory, 1)
-        self.skip = number_in("skip", skip, 0.0, 0.1, why="It is the softmax mass below which classes are left out.")
+        self.skip = usable_skip(skip, self.engine)
         self.checks = flag("checks", checks)
         self.strength = 1.0  # of the margin: training may raise it from 0, which is NormFace
         self.mover: Mover | None = None  # an optimiser of `arcwise.optim` that steps in the backward pass
@@ -125,11 +126,16 @@ class Head(nn.Module):
 
     def forward(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"], *, reduction: str = "mean") -> Tensor:
         one_of("reduction", reduction, REDUCTIONS)  # before any statistics move
-        loss, _, _ = self.losses(x, y)
+        loss, _, _ = self.one_pass(x, y)
         return reduced(loss, reduction)
 
     def losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, own cosine and largest other cosine of each sample, all of one pass."""
+        """Loss, own cosine and largest other cosine of each sample; NaN where a label is out of range."""
+        loss, out, bad = self.one_pass(x, y)
+        return loss, out.cos_y.masked_fill(bad, torch.nan), out.cos_other.masked_fill(bad, torch.nan)
+
+    def one_pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, SplitLSE, Tensor]:
+        """The loss of each sample, what the pass over the classes gave, and which labels are out of range."""
         admit(x, y, self.weight, checks=self.checks)
         products = product_type(x)
         with torch.autocast(x.device.type, enabled=False):
@@ -146,12 +152,11 @@ class Head(nn.Module):
                 psi = out.cos_y + self.strength * (psi - out.cos_y)
             if self.gradient == "straight_through":
                 psi = out.cos_y + (psi - out.cos_y).detach()
-            loss = torch.logaddexp(torch.zeros_like(psi), out.lse - self.s * psi)
+            loss = F.softplus(torch.sub(out.lse, psi, alpha=self.s), threshold=STRAIGHT_FROM)
             penalty = getattr(self.margin, "penalty", None)
             if penalty is not None:
                 loss = loss + penalty(norm)
-            loss, cos_y, cos_other = (v.masked_fill(bad, torch.nan) for v in (loss, out.cos_y, out.cos_other))
-            return loss, cos_y, cos_other
+            return loss.masked_fill_(bad, torch.nan), out, bad
 
     def reshaping(self, x: Tensor, norm: Tensor, y: Tensor, bad: Tensor) -> Others | None:
         """How the other classes count, for the margins that reshape them; carries no gradient."""

@@ -70,7 +70,8 @@ def split_lse(
     `memory` bounds, in bytes, what an engine uses beyond its inputs, its outputs and their gradients; `eager` cannot
     be bounded, and a block holds one class at least. `products` is the type in which `triton` multiplies, with sums in
     float32. With a `mover` the backward pass of `chunked` and `triton` moves w itself, and w gets no gradient.
-    `skip` lets `triton` leave tiles out of the gradients in which every |dL/dcos_ij| is below s skip / b.
+    `skip` lets `triton` leave tiles out of the gradients in which every |dL/dcos_ij| is below s skip / b; engines that
+    are asked for by name and leave nothing out refuse it, `auto` heeds it where it picks `triton`.
 
     >>> import torch
     >>> out = split_lse(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), s=4.0)
@@ -86,6 +87,7 @@ def split_lse(
     admit_rows(x, y)
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     memory = None if memory is None else count_at_least("memory", memory, 1)
+    skip = usable_skip(skip, engine)
     engine = engine if engine != "auto" else chosen(x, b * c * k, moving=mover is not None)
     w = w.reshape(c, k, x.shape[1])
     if engine == "eager":
@@ -98,11 +100,19 @@ def split_lse(
         from arcwise.ops.fused import fused
 
         given = {"products": products, "memory": memory, "mover": mover, "skip": skip}
-        return SplitLSE(*fused(normalise(x), w, y, s, others, **given))  # pyright: ignore[reportCallIssue]
+        return SplitLSE(*fused(x, w, y, s, others, **given))  # pyright: ignore[reportCallIssue]
     if memory is None:
         memory = MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU
     size = max(1, memory // bytes_per_class(x, k))
     return SplitLSE(*chunked(normalise(x), w, y, s, others, size, mover))
+
+
+def usable_skip(skip: float, engine: str) -> float:
+    """The softmax mass below which classes may be left out, checked; only one engine leaves any out."""
+    skip = number_in("skip", skip, 0.0, 0.1, why="It is the softmax mass below which classes are left out.")
+    if skip and engine in ("eager", "chunked"):
+        raise ArcwiseError(f'engine="{engine}" leaves no class out: pass skip=0, or take engine="triton" or "auto".')
+    return skip
 
 
 def chosen(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:

@@ -44,7 +44,7 @@ def fused(
     mover: Mover | None = None,
     skip: float = 0.0,
 ):
-    """The same three as `eager`; x must be normalised, w need not be. `products` is the type that is multiplied.
+    """The same three as `eager`, of x and w as they are. `products` is the type that is multiplied.
 
     With a `mover` the backward pass moves w itself, and w gets no gradient. With `skip` it leaves out tiles of samples
     and classes in which every |dL/dcos_ij| is below s skip / b: for a mean over the batch, where every class has less
@@ -104,7 +104,7 @@ class FusedGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w, d_lse, d_cos, first):
-        w = w.contiguous()
+        x, w = x.contiguous(), w.contiguous()
         operand, y, lse, cos_y, nearest, inverse, *room = first.saved_tensors[2:]
         others, one, plan, mover = first.first
         wanted = first.needs_input_grad[1] and mover is None
@@ -118,7 +118,7 @@ class FusedGradient(torch.autograd.Function):
             fit = headroom(d_lse, d_cos, one)
             d_lse, d_cos, unscale = d_lse * fit, d_cos * fit, fit.reciprocal()
         blocks = blocks_of(w, inverse, room[: first.units], kept, plan)
-        shares = lse.new_zeros(plan.shares, len(y), one.deep)
+        shares = lse.new_empty(plan.shares, len(y), one.deep)
         g = operand.new_empty(len(blocks[0].unit), up(len(y), 16))
         radial = lse.new_empty(parts(len(y), TILE) * len(g))
         counted = y.new_empty(parts(len(y), TILE) * parts(plan.block, TILE), dtype=torch.int32) if one.skip else lse
@@ -132,8 +132,7 @@ class FusedGradient(torch.autograd.Function):
             if wanted or update is not None:
                 d_rows = None if d_w is None else d_w[block.start : block.start + block.n]
                 kernels.write_to_w(block, operand, slopes, d_rows, unscale, update, one)
-        d_x = shares.sum(0)[:, : one.d]
-        return d_x * unscale if one.products == torch.float16 else d_x, d_w
+        return kernels.finish(shares, x, unscale, one), d_w
 
     @staticmethod
     def backward(ctx, *_):
@@ -148,13 +147,15 @@ def room_for_units(operand: Tensor, c: int, one: Settings, plan: Plan) -> list[T
 
 def room_for_cosines(operand: Tensor, d_w: Tensor | None, c: int, plan: Plan) -> list[Tensor]:
     """Memory for the cosines of the blocks that keep them, in the place of their gradient where that is the plan."""
-    sizes, wide = [min(plan.block, c - start) for start in range(0, c, plan.block)], up(len(operand), 16)
+    starts, wide = range(0, c, plan.block), up(len(operand), 16)
+    sizes = [min(plan.block, c - start) for start in starts]
     if plan.room == "own":
         return [operand.new_empty(size, wide, dtype=torch.int16) for size in sizes[: plan.kept]]
     if d_w is None:
         return []
-    rows = d_w.view(len(d_w), -1).view(torch.int16)
-    return [part.reshape(-1)[: len(part) * wide].view(len(part), wide) for part in rows.split(plan.block)]
+    place = d_w.view(torch.int16)
+    each = place.stride(0)
+    return [place.as_strided((n, wide), (wide, 1), start * each) for start, n in zip(starts, sizes, strict=True)]
 
 
 def blocks_of(w: Tensor, inverse: Tensor, units: list[Tensor], kept: list[Tensor], plan: Plan) -> list[Block]:

@@ -1,14 +1,15 @@
 # pyright: reportGeneralTypeIssues=false
 """Returns what the fused engine is made of: kernels over one block of classes at a time, each behind a function.
 
-    prepare  x in the type of the products, and the cosine to the own class
+    prepare  x_i/|x_i| in the type of the products, and the cosine to the own class
     units    w_j/|w_j| of the block in that type, and 1/|w_j|
     lse      x . w by tensor cores; of each tile only its maximum, its sum of exponentials and its best cosine stay
     combine  the log-sum-exp of each sample, from those of the groups that passed over the classes side by side
     slopes   x . w again; each tile becomes g_ij = s f'(cos_ij) p_ij dlse_i at once, with sum_i g_ij cos_ij beside it
     own      the slope of the own class, which the margin decides, in its place
-    to_x     sum_j g_ij w_j/|w_j|, in shares that are added in a fixed order
+    to_x     dcos_i = sum_j g_ij w_j/|w_j|, in shares that are added in a fixed order
     to_w     dw_j = (sum_i g_ij x_i - (sum_i g_ij cos_ij) w_j/|w_j|) / |w_j|, or an optimiser's step with it at once
+    finish   dx_i = (dcos_i - (dcos_i . x_i/|x_i|) x_i/|x_i|) / |x_i|
 
 No sum depends on the order in which threads arrive: the same input gives the same bits. Exponentials are base 2.
 """
@@ -148,6 +149,14 @@ def product(a, b, acc, PRECISION: tl.constexpr, UPCAST: tl.constexpr):
 
 
 @triton.jit
+def inverse_length(v, axis: tl.constexpr, tiny):
+    """1/|v|; 0 where |v| < tiny, NaN where it overflowed."""
+    norm = tl.sqrt(tl.sum(v * v, axis))
+    inverse = tl.where(norm < tiny, 0.0, 1.0 / tl.where(norm < tiny, 1.0, norm))
+    return tl.where(norm == float("inf"), float("nan"), inverse)
+
+
+@triton.jit
 def dots(
     a, row, b, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, D: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr, UPCAST: tl.constexpr,
@@ -201,15 +210,15 @@ def steepness(cos, above, t, MODE: tl.constexpr):
 def prepare_kernel(
     x, w, y, operand, cos_y, nearest, tiny, d: tl.constexpr, K: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr
 ):
-    """operand[i] = x[i] in its type; cos_y[i] = x[i] . w/|w| of the nearest own sub-centre, and which one that is."""
+    """operand[i] = x[i]/|x[i]|; cos_y[i] = that . w/|w| of the nearest own sub-centre, and which one that is."""
     i, column = tl.program_id(0), tl.arange(0, WIDE)
     v = tl.load(x + i * d + column, mask=column < d, other=0.0)
+    v *= inverse_length(v, 0, tiny)
     tl.store(operand + i * D + column, v.to(operand.dtype.element_ty), mask=column < D)
     best, which = -float("inf"), 0
     for kk in tl.static_range(K):
         own = tl.load(w + (tl.load(y + i) * K + kk) * d + column, mask=column < d, other=0.0).to(tl.float32)
-        norm = tl.sqrt(tl.sum(own * own, 0))
-        cos = tl.where(norm < tiny, 0.0, tl.sum(v * own, 0) / tl.where(norm < tiny, 1.0, norm))
+        cos = tl.sum(v * own, 0) * inverse_length(own, 0, tiny)
         nearer = (cos > best) | (cos != cos)
         best, which = tl.where(nearer, cos, best), tl.where(nearer, kk, which)
     tl.store(cos_y + i, best)
@@ -220,7 +229,7 @@ launch_prepare = Launcher(prepare_kernel)
 
 
 def prepare(x: Tensor, w: Tensor, y: Tensor, one: Settings) -> tuple[Tensor, Tensor, Tensor]:
-    """x in the type of the products, zeros beyond its columns; the own cosine in float32; its sub-centre."""
+    """x/|x| in the type of the products, zeros beyond its columns; the own cosine in float32; its sub-centre."""
     operand = x.new_empty(len(x), one.deep, dtype=one.products)
     cos_y, nearest = x.new_empty(len(x)), y.new_empty(len(x), dtype=torch.int32)
     launch_prepare(
@@ -244,9 +253,7 @@ def unit_kernel(
     v = tl.load(w + source[:, None] * d + column[None, :], mask=inside[:, None] & (column < d)[None, :], other=0.0).to(
         tl.float32
     )
-    norm = tl.sqrt(tl.sum(v * v, 1))
-    one = tl.where(norm < tiny, 0.0, 1.0 / tl.where(norm < tiny, 1.0, norm))
-    one = tl.where(norm == float("inf"), float("nan"), one)
+    one = inverse_length(v, 1, tiny)
     place = unit + row.to(tl.int64)[:, None] * D + column[None, :]
     tl.store(place, (v * one[:, None]).to(unit.dtype.element_ty), mask=(kk < K)[:, None] & (column < D)[None, :])
     tl.store(inverse + source, one, mask=inside)
@@ -488,13 +495,13 @@ def add_own(block: Block, y: Tensor, nearest: Tensor, cos_y: Tensor, d_own: Tens
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["b", "rows", "splits", "padded"])
+@triton.jit(do_not_specialize=["start", "b", "rows", "splits", "padded"])
 def to_x_kernel(
-    slopes, unit, shares, counted, b, rows, splits, padded,
+    slopes, unit, shares, counted, start, b, rows, splits, padded,
     D: tl.constexpr, SKIP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PRECISION: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """shares[split, i] += sum over the split's rows of slopes[row, i] unit[row]."""
+    """shares[split, i] += sum over the split's rows of slopes[row, i] unit[row]; the first block starts them."""
     tiles: tl.constexpr = D // BN
     pid = tl.program_id(0)
     column, pid = pid % tiles, pid // tiles
@@ -507,20 +514,22 @@ def to_x_kernel(
             acc = product(slopes.load([row, tile * BM]).T, unit.load([row, column * BN]), acc, PRECISION, UPCAST)
     for part in tl.static_range(4):
         place = [split, tile * BM, column * BN + part * (BN // 4)]
-        before = tl.reshape(shares.load(place), (BM, BN // 4))
-        shares.store(place, tl.reshape(before + quarter(acc, part, BM, BN), (1, BM, BN // 4)))
+        share = quarter(acc, part, BM, BN)
+        if start > 0:
+            share += tl.reshape(shares.load(place), (BM, BN // 4))
+        shares.store(place, tl.reshape(share, (1, BM, BN // 4)))
 
 
 launch_to_x = Launcher(to_x_kernel)
 
 
 def add_to_x(block: Block, slopes: Slopes, shares: Tensor, one: Settings) -> None:
-    """Adds a block's part of the gradient of x/|x| to its shares."""
+    """Adds a block's part of the gradient of x/|x| to its shares, or starts them."""
     split, b, _ = shares.shape
     launch_to_x(
         parts(b, TILE) * split * (one.deep // one.columns),
         tiles(slopes.g, one.step, TILE), tiles(block.unit, one.step, one.columns),
-        tiles(shares, 1, TILE, one.columns // 4), slopes.counted, b, len(slopes.g), split, block.padded,
+        tiles(shares, 1, TILE, one.columns // 4), slopes.counted, block.start, b, len(slopes.g), split, block.padded,
         D=one.deep, SKIP=one.skip > 0.0, BM=TILE, BN=one.columns, **one.launch(),
     )  # fmt: skip
 
@@ -618,3 +627,34 @@ def write_to_w(
         PARTS=triton.next_power_of_2(parts(len(operand), TILE)),
         **one.launch(),
     )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ after the second pass
+
+
+@triton.jit(do_not_specialize=["b", "splits"])
+def finish_kernel(
+    shares, x, d_x, unscale, b, splits, tiny, d: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr
+):  # fmt: skip
+    """d_x[i] = (g - (g . u) u) / |x_i| with g the sum of its shares and u = x_i/|x_i|."""
+    i, column = tl.program_id(0), tl.arange(0, WIDE)
+    inside = column < d
+    g = tl.zeros((WIDE,), tl.float32)
+    for split in range(splits):
+        g += tl.load(shares + (split * b + i) * D + column, mask=inside, other=0.0)
+    v = tl.load(x + i * d + column, mask=inside, other=0.0)
+    inverse = inverse_length(v, 0, tiny)
+    unit = v * inverse
+    tl.store(d_x + i * d + column, (g - tl.sum(g * unit, 0) * unit) * (inverse * tl.load(unscale)), mask=inside)
+
+
+launch_finish = Launcher(finish_kernel)
+
+
+def finish(shares: Tensor, x: Tensor, unscale: Tensor, one: Settings) -> Tensor:
+    """The gradient of x, from the shares of that of x/|x|."""
+    d_x, (splits, b, _) = torch.empty_like(x), shares.shape
+    launch_finish(
+        b, shares, x, d_x, unscale, b, splits, TINY, d=one.d, D=one.deep, WIDE=triton.next_power_of_2(one.deep)
+    )
+    return d_x
