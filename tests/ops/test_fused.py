@@ -250,10 +250,10 @@ def compiled(kernel, signature, **constants):
                    options={"num_warps": 4, "num_stages": 3})
 base = dict(x=tile(128, 64), unit=tile(128, 64), y="*i64", above=f, t=f, start=i, b=i, n=i, padded=i, scale="fp32")
 compiled(kernels.lse_kernel, {**base, "top": f, "total": f, "best": f, "kept": tile(32, 128, of="i16")},
-         K=1, MODE=1, KEEP=True, FIXED=32766.0, **whole)
+         K=1, MODE=1, KEEP=True, **whole)
 compiled(kernels.slopes_kernel, {**base, "kept": f, "lse": f, "d_lse": f, "slopes": tile(128, 128), "radial": f,
          "counted": "*i32", "unscale": f, "s": "fp32", "log2e": "fp32", "skip": "fp32"},
-         K=3, MODE=0, KEEP=False, SKIP=True, FIXED=32766.0, **whole)
+         K=3, MODE=0, KEEP=False, SKIP=True, **whole)
 state = tile(128, 1, 32, of="fp32")
 compiled(kernels.to_w_kernel, dict(slopes=tile(128, 64), x=tile(64, 128), w=tile(128, 1, 32), inverse=f, radial=f,
          counted="*i32", d_w=f, unscale=f, first=state, second=state, hyper=f, gate="*i1", b=i, n=i, padded=i,

@@ -158,3 +158,22 @@ def test_auto_picks_it_on_a_gpu():
     x = torch.zeros(64, 8, device="cuda")
     assert chosen(x, 2**21, moving=False) == "triton" and chosen(x, 100, moving=False) == "eager"
     assert chosen(x.double(), 2**28, moving=False) == "chunked"
+
+
+def test_torch_records_a_head_in_one_call():
+    torch.manual_seed(0)
+    head = Head(64, 5_000, engine="triton").cuda()
+    x, y = torch.randn(96, 64, device="cuda", requires_grad=True), torch.randint(5_000, (96,), device="cuda")
+
+    def step(function):
+        x.grad, head.weight.grad = None, None
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            loss = function(x, y)
+        loss.backward()
+        return loss.detach().clone(), x.grad.clone(), head.weight.grad.clone()
+
+    wanted = step(head)
+    with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+        recorded = torch.cuda.make_graphed_callables(head, (x.detach().clone().requires_grad_(), y.clone()))
+    for _ in range(2):
+        assert all(torch.equal(a, b) for a, b in zip(step(recorded), wanted, strict=True))

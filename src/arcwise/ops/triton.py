@@ -34,7 +34,9 @@ from arcwise.sphere import TINY
 LOG2E = math.log2(math.e)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 MODES = {None: 0, "curricular": 1, "mv": 2, "mv-fixed": 3, "filter": 4}
-FIXED = 32766.0  # cosines are kept as whole multiples of 1/FIXED: sixteen times finer than fp16 near 1
+FIXED = tl.constexpr(32512.0)  # cosines up to 1.007 are kept as whole multiples of 1/FIXED, finer than fp16 near 1
+WHOLE = tl.constexpr(1.5 * 2**23)  # a float32 of this size is a whole number, which its last bits hold
+WHOLE_BITS = tl.constexpr(0x4B400000)
 
 
 # ------------------------------------------------------------------------------------------ what launches share
@@ -178,6 +180,18 @@ def quarter(tile, WHICH: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
+def fixed(cos):
+    """A cosine as a multiple of 1/FIXED, rounded: by a sum, for conversions are as slow as exponentials."""
+    return (cos * FIXED + WHOLE).to(tl.int32, bitcast=True).to(tl.int16)
+
+
+@triton.jit
+def unfixed(multiple):
+    """The cosine again."""
+    return ((multiple.to(tl.int32) + WHOLE_BITS).to(tl.float32, bitcast=True) - WHOLE) * (1.0 / FIXED)
+
+
+@triton.jit
 def reshaped(cos, above, t, MODE: tl.constexpr):
     """f(cos): what a cosine to another class counts, by the margin's mode."""
     if MODE == 1:
@@ -297,7 +311,7 @@ class Reshaping(NamedTuple):
 @triton.jit(do_not_specialize=["start", "b", "n", "padded"])
 def lse_kernel(
     x, unit, y, above, t, top, total, best, kept, start, b, n, padded, scale,
-    D: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, KEEP: tl.constexpr, FIXED: tl.constexpr,
+    D: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, KEEP: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """Takes a block of classes into the running maximum, sum and best cosine of each sample, one per group of tiles."""
@@ -320,8 +334,7 @@ def lse_kernel(
             cos = tl.maximum(cos, dots(x, tile * BM, unit, row, BM, BN, D, BK, PRECISION, UPCAST))
         if KEEP:
             for part in tl.static_range(4):  # classes become rows, as the second pass wants them
-                fixed = tl.minimum(tl.maximum(quarter(cos, part, BM, BN) * FIXED, -FIXED), FIXED)
-                kept.store([block * BN + part * (BN // 4), tile * BM], tl.floor(fixed + 0.5).to(tl.int16).T)
+                kept.store([block * BN + part * (BN // 4), tile * BM], fixed(quarter(cos, part, BM, BN)).T)
         mine = own - block * BN
         if tl.max(tl.where((mine >= 0) & (mine < BN), 1, 0), 0) > 0:
             cos = tl.where(j[None, :] == mine[:, None], -1e30, cos)
@@ -347,7 +360,7 @@ def take_in(block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, runn
         parts(len(y), TILE) * len(running.top),
         tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step), y, *reshaping, *running,
         kept, block.start, len(y), block.n, block.padded, one.s * LOG2E,
-        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, FIXED=FIXED, BM=TILE, BN=TILE,
+        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, BM=TILE, BN=TILE,
         **one.launch(),
     )  # fmt: skip
 
@@ -398,7 +411,7 @@ class Slopes(NamedTuple):
 def slopes_kernel(
     x, unit, kept, y, above, t, lse, d_lse, slopes, radial, counted, unscale, start, b, n, padded, s, scale, log2e,
     skip,
-    D: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, KEEP: tl.constexpr, SKIP: tl.constexpr, FIXED: tl.constexpr,
+    D: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, KEEP: tl.constexpr, SKIP: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """slopes[kk * padded + j, i] = g_ij, 0 for the own class; radial[tile of samples, same row] = sum of g_ij cos_ij.
@@ -418,7 +431,7 @@ def slopes_kernel(
     weight = tl.load(d_lse + i, mask=here, other=0.0) * s
     nearest = tl.zeros((BN, BM), tl.int8)
     if KEEP:
-        cos = kept.load([block * BN, tile * BM]).to(tl.float32) / FIXED
+        cos = unfixed(kept.load([block * BN, tile * BM]))
     else:
         cos = dots(unit, block * BN, x, tile * BM, BN, BM, D, BK, PRECISION, UPCAST)
         for kk in tl.static_range(1, K):
@@ -454,14 +467,14 @@ def write_slopes(
     unscale: Tensor, one: Settings,
 ) -> None:  # fmt: skip
     """Fills the slopes of a block but for the own classes, which stay 0."""
+    rows = TILE if block.kept is None or one.skip else TILE // 4  # where only memory is waited for, many wait at once
     launch_slopes(
-        parts(len(y), TILE) * (block.padded // TILE),
+        parts(len(y), TILE) * (block.padded // rows),
         tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step),
-        lse if block.kept is None else tiles(block.kept, TILE, TILE), y, *reshaping, lse, d_lse,
-        tiles(slopes.g, TILE, TILE), slopes.radial, slopes.counted, unscale, block.start, len(y), block.n,
+        lse if block.kept is None else tiles(block.kept, rows, TILE), y, *reshaping, lse, d_lse,
+        tiles(slopes.g, rows, TILE), slopes.radial, slopes.counted, unscale, block.start, len(y), block.n,
         block.padded, one.s, one.s * LOG2E, LOG2E, one.skip,
-        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, SKIP=one.skip > 0.0, FIXED=FIXED,
-        BM=TILE, BN=TILE,
+        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, SKIP=one.skip > 0.0, BM=TILE, BN=rows,
         **one.launch(),
     )  # fmt: skip
 
