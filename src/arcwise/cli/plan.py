@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
+import statistics
 from typing import Any, NamedTuple
 
 from arcwise.cli.advise import Whole
@@ -160,21 +162,27 @@ def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory:
     inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
     mover = None if inside is None else inside(head, lr=0.1)
     x, y = torch.randn(batch, dim, device="cuda", requires_grad=True), torch.randint(classes, (batch,), device="cuda")
-    took, peak = [], 0
-    for _ in range(8):
+
+    def step() -> None:
         x.grad = head.weight.grad = None
-        before, marks = torch.cuda.memory_allocated(), [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        torch.cuda.reset_peak_memory_stats()
-        marks[0].record()
         with torch.autocast("cuda", torch.bfloat16):
             loss = head(x, y)
         loss.backward()
-        marks[1].record()
-        torch.cuda.synchronize()
         if mover is not None:
             mover.step()
-        took.append(marks[0].elapsed_time(marks[1]) / 1e3)
-        gradient = 0 if head.weight.grad is None else head.weight.numel() * head.weight.element_size()
-        peak = torch.cuda.max_memory_allocated() - before - gradient
-        del loss
-    return {"device": torch.cuda.get_device_name(), "seconds": sorted(took[2:])[3], "bytes": peak}
+
+    for _ in range(3):
+        step()
+    x.grad = head.weight.grad = None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step()
+    gradient = 0 if head.weight.grad is None else head.weight.numel() * head.weight.element_size()
+    peak = torch.cuda.max_memory_allocated() - before - gradient
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(12)]
+    for mark in marks:  # steps that follow each other, as in training
+        mark.record()
+        step()
+    torch.cuda.synchronize()
+    seconds = statistics.median(one.elapsed_time(next_one) / 1e3 for one, next_one in itertools.pairwise(marks))
+    return {"device": torch.cuda.get_device_name(), "seconds": seconds, "bytes": peak}

@@ -74,8 +74,8 @@ class Cost(NamedTuple):
     working: int
 
     def seconds(self, rate: float, bandwidth: float) -> float:
-        """The time at a device's peak rates; under its power limit the products reach two thirds (measured, H200)."""
-        return self.operations / (0.67 * rate) + self.traffic / bandwidth
+        """The time at a device's peak rates; under its power limit the products reach 73 % (measured, H200)."""
+        return self.operations / (0.73 * rate) + self.traffic / bandwidth
 
 
 def cost(b: int, c: int, k: int, d: int, plan: Plan, *, size: int = 2, w: int = 4, state: int = 0) -> Cost:
@@ -83,7 +83,7 @@ def cost(b: int, c: int, k: int, d: int, plan: Plan, *, size: int = 2, w: int = 
 
     >>> plan = planned(1024, 1_000_000, 1, 512, size=2, memory=2**33, gradient=4)
     >>> f"{1e3 * cost(1024, 1_000_000, 1, 512, plan).seconds(989e12, 4.8e12):.1f} ms"
-    '8.8 ms'
+    '8.4 ms'
     """
     rows, kept = c * k, plan.kept / parts(c, plan.block)
     weights, units, slopes, cosines = rows * d * w, rows * up(d, 64) * size, rows * b * size, 2 * kept * rows * b
