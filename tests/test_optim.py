@@ -35,10 +35,11 @@ def head(engine, k=1, **more):
 @pytest.mark.parametrize(("ours", "theirs", "settings"), PAIRS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_steps_inside_are_those_of_the_separate_optimiser(engine, ours, theirs, settings):
+    steps = 3 if engine == "triton" and DEVICE == "cpu" else 6  # the interpreter takes its time
     for k in (1, 2):
         one, other = head(engine, k), head("chunked", k)
         inside, apart = ours(one, **settings), theirs(other.parameters(), **settings)
-        for x, y in batches(6):
+        for x, y in batches(steps):
             for model, optimiser in ((one, inside), (other, apart)):
                 optimiser.zero_grad()
                 model(x, y).backward()

@@ -8,24 +8,25 @@ from arcwise.cli import code_of
 from arcwise.ops.plan import allowance, cost, planned
 
 H200 = (989e12, 4.8e12)
-# b, classes, optimiser's states inside, memory; milliseconds and GiB of a step on an H200 (docs/results.md).
+# b, classes, sub-centres, optimiser's states inside, memory; milliseconds and GiB of a step on an H200 (docs/results.md).
 MEASURED = [
-    ((1024, 100_000, 0, None), 0.86, 0.31),
-    ((1024, 1_000_000, 0, None), 8.28, 1.23),
-    ((1024, 1_000_000, 0, 2**29), 9.08, 0.40),
-    ((1024, 1_000_000, 1, None), 9.65, 2.73),
-    ((4096, 1_000_000, 0, None), 28.37, 8.87),
-    ((1024, 10_000_000, 0, None), 83.07, 9.85),
-    ((1024, 10_000_000, 1, None), 111.50, 2.93),
+    ((1024, 100_000, 1, 0, None), 0.86, 0.31),
+    ((1024, 1_000_000, 1, 0, None), 8.28, 1.23),
+    ((1024, 1_000_000, 1, 0, 2**29), 9.08, 0.40),
+    ((1024, 1_000_000, 1, 1, None), 9.65, 2.73),
+    ((4096, 1_000_000, 1, 0, None), 28.37, 8.87),
+    ((1024, 10_000_000, 1, 0, None), 83.07, 9.85),
+    ((1024, 10_000_000, 1, 1, None), 111.50, 2.93),
+    ((1024, 1_000_000, 3, 0, None), 33.37, 3.15),
 ]
 
 
 @pytest.mark.parametrize(("setting", "ms", "gib"), MEASURED)
 def test_the_estimate_is_near_what_was_measured(setting, ms, gib):
-    b, classes, states, memory = setting
+    b, classes, k, states, memory = setting
     budget = memory or allowance(int(139.8 * 2**30), moving=states > 0)
-    plan = planned(b, classes, 1, 512, size=2, memory=budget, gradient=0 if states else 4)
-    found = cost(b, classes, 1, 512, plan, state=states)
+    plan = planned(b, classes, k, 512, size=2, memory=budget, gradient=0 if states else 4)
+    found = cost(b, classes, k, 512, plan, state=states)
     assert 1e3 * found.seconds(*H200) == pytest.approx(ms, rel=0.06)
     assert found.working / 2**30 == pytest.approx(gib, rel=0.05)
 

@@ -59,6 +59,11 @@ class Settings(NamedTuple):
         return 32 if self.products == torch.float32 else 64
 
     @property
+    def rows(self) -> int:
+        """Classes of a tile of cosines: with sub-centres two tiles and a choice must fit the registers."""
+        return TILE if self.k == 1 else TILE // 2
+
+    @property
     def columns(self) -> int:
         """Columns of a tile of gradients."""
         return TILE if self.deep % TILE == 0 else 64
@@ -358,9 +363,9 @@ def take_in(block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, runn
     kept = running.top if block.kept is None else tiles(block.kept, TILE // 4, TILE)
     launch_lse(
         parts(len(y), TILE) * len(running.top),
-        tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step), y, *reshaping, *running,
+        tiles(operand, TILE, one.step), tiles(block.unit, one.rows, one.step), y, *reshaping, *running,
         kept, block.start, len(y), block.n, block.padded, one.s * LOG2E,
-        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, BM=TILE, BN=TILE,
+        D=one.deep, K=one.k, MODE=one.mode, KEEP=block.kept is not None, BM=TILE, BN=one.rows,
         **one.launch(),
     )  # fmt: skip
 
@@ -467,10 +472,11 @@ def write_slopes(
     unscale: Tensor, one: Settings,
 ) -> None:  # fmt: skip
     """Fills the slopes of a block but for the own classes, which stay 0."""
-    rows = TILE if block.kept is None or one.skip else TILE // 4  # where only memory is waited for, many wait at once
+    rows = one.rows if block.kept is None else TILE // 4  # where only memory is waited for, many wait at once
+    rows = TILE if one.skip else rows  # what is skipped is a whole tile of the products to come
     launch_slopes(
         parts(len(y), TILE) * (block.padded // rows),
-        tiles(operand, TILE, one.step), tiles(block.unit, TILE, one.step),
+        tiles(operand, TILE, one.step), tiles(block.unit, rows, one.step),
         lse if block.kept is None else tiles(block.kept, rows, TILE), y, *reshaping, lse, d_lse,
         tiles(slopes.g, rows, TILE), slopes.radial, slopes.counted, unscale, block.start, len(y), block.n,
         block.padded, one.s, one.s * LOG2E, LOG2E, one.skip,
