@@ -8,7 +8,7 @@ from arcwise.cli import code_of
 from arcwise.ops.plan import allowance, cost, planned
 
 H200 = (989e12, 4.8e12)
-# b, classes, sub-centres, optimiser's states inside, memory; milliseconds and GiB of a step on an H200 (docs/results.md).
+# b, classes, sub-centres, optimiser's states inside, memory; milliseconds and GiB of a step, H200 (docs/results.md).
 MEASURED = [
     ((1024, 100_000, 1, 0, None), 0.86, 0.31),
     ((1024, 1_000_000, 1, 0, None), 8.28, 1.23),
