@@ -47,6 +47,8 @@ SAYS = {
     "skip without the engine for it": r'engine="chunked" leaves no class out: pass skip=0',
     "split_lse skip": r'engine="eager" leaves no class out',
     "skip of nearly everything": r"skip must be a number from 0 to 0\.1",
+    "nesterov a word": r"nesterov must be true or false",
+    "betas one number": r"betas must be two numbers such as \(0\.9, 0\.999\), got 0\.9",
     "paper continuation too wide": r"m must be a number from 0 to 2.33",
     "s inside the margin": r"s belongs to the head.*s=16",
     "per-class of wrong length": r"holds 2 margins, one per class, but the head has 10",

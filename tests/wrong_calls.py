@@ -84,6 +84,8 @@ BUILD = {
     "skip without the engine for it": lambda: head(engine="chunked", skip=1e-4),
     "split_lse skip": lambda: arcwise.split_lse(X, torch.randn(10, 8), Y, 4.0, engine="eager", skip=1e-4),
     "skip of nearly everything": lambda: head(skip=0.5),
+    "nesterov a word": lambda: arcwise.optim.SGD(head(), lr=0.1, nesterov="yes"),
+    "betas one number": lambda: arcwise.optim.AdamW(head(), betas=0.9),
     "paper continuation too wide": lambda: arcwise.margins.ArcFace(3.0, continuation="paper"),
     "whole-number dtype": lambda: head(dtype=torch.int64),
     "s inside the margin": lambda: head(margin="arcface:s=16"),

@@ -142,7 +142,8 @@ class Head(nn.Module):
             x, (y, bad) = x.to(working_dtype(x, self.weight)), usable_labels(y, self.classes)
             norm = length(x)
             others = self.reshaping(x, norm, y, bad)
-            mover = self.mover if torch.is_grad_enabled() else None
+            moving = self.training and torch.is_grad_enabled() and self.weight.requires_grad
+            mover = self.mover if moving else None
             out = split_lse(
                 x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory, products=products,
                 mover=mover, skip=self.skip,
@@ -156,6 +157,8 @@ class Head(nn.Module):
             penalty = getattr(self.margin, "penalty", None)
             if penalty is not None:
                 loss = loss + penalty(norm)
+            if mover is not None:  # the gradient of such a loss must not be finite either: nothing is to move
+                loss = loss * torch.ones_like(loss).masked_fill_(bad, torch.nan)
             return loss.masked_fill_(bad, torch.nan), out, bad
 
     def reshaping(self, x: Tensor, norm: Tensor, y: Tensor, bad: Tensor) -> Others | None:
@@ -195,6 +198,10 @@ class Head(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(working_dtype(x, self.weight))
             return self.s * cosines(x, self.weight.to(x.dtype).reshape(self.classes, self.k, self.dim))
+
+    def __getstate__(self) -> dict:
+        """Copies and saved heads are without an optimiser in the backward pass: it belongs to this one's prototypes."""
+        return {**self.__dict__, "mover": None}
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, classes={self.classes}, s={self.s:g}, k={self.k}, engine={self.engine!r}"

@@ -12,19 +12,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from arcwise.errors import ArcwiseError, number_in
+from arcwise.errors import ArcwiseError, flag, number_in
 from arcwise.heads import Head
+from arcwise.ops import INSIDE_ENGINES
 from arcwise.ops.update import Update
 
 
 class Inside(torch.optim.Optimizer):
     """What the optimisers here share: they hold one head's prototypes, and move them while autograd goes backward.
 
-    Nothing moves in a step whose loss or gradients are not finite: that is decided on the device, before the first
-    block. `step()` ends a step as with any optimiser, and learning-rate schedules work on it; two backward passes
-    before it are refused, for gradients cannot be summed up where there are none. A tensor `hold` that is not 0 keeps
-    everything still, too. Nor can they be clipped, or be
-    scaled by a GradScaler: bf16 needs neither.
+    Nothing moves where a loss of the head, or what arrives as its gradient, is not finite: that is decided on the
+    device, before the first block. `step()` ends a step as with any optimiser, and learning-rate schedules work on it;
+    two backward passes before it are refused, for gradients cannot be summed up where there are none. Nor can they be
+    clipped, or be scaled by a GradScaler: bf16 needs neither. A number `hold` on the device that is not 0 keeps
+    everything still, too. Prototypes move in training mode alone, and only while they require a gradient.
+    `head.mover = None` takes the optimiser off again; copies of a head are without.
     """
 
     moments = 1
@@ -32,6 +34,10 @@ class Inside(torch.optim.Optimizer):
     def __init__(self, head: nn.Module, defaults: dict[str, Any]):
         if not isinstance(head, Head):
             raise ArcwiseError(f"an optimiser in the backward pass takes an arcwise.Head, got {type(head).__name__}.")
+        if head.engine == "eager":
+            raise ArcwiseError(INSIDE_ENGINES)
+        if head.mover is not None:
+            raise ArcwiseError("this head has an optimiser already: set head.mover = None first.")
         super().__init__([head.weight], defaults)
         self.under_way = False
         self.hold: Tensor | None = None
@@ -54,17 +60,22 @@ class Inside(torch.optim.Optimizer):
             self.numbers.copy_(torch.tensor(wanted), non_blocking=True)
             self.known = wanted
 
-    def step_of(self, finite: Bool[Tensor, ""]) -> Update:
-        """The step that the backward pass takes now, if all that it depends on is finite."""
+    def ready(self) -> None:
+        """Refuses a second backward pass before `step()`."""
         if self.under_way:
             raise ArcwiseError(
                 "two backward passes before one step(): an optimiser that steps inside the backward pass cannot "
-                "accumulate gradients. Call step() after each, or take torch.optim."
+                "accumulate gradients, nor sum those of two losses. Call the head once and step() after it, or take "
+                "torch.optim."
             )
+
+    def step_of(self, finite: Bool[Tensor, ""]) -> Update:
+        """The step that the backward pass takes now, if all that it depends on is finite."""
+        self.ready()
         self.under_way = True
         self.refresh()
         if self.hold is not None:
-            finite = finite & (self.hold == 0)
+            finite = finite & (self.hold == 0).all()
         (w,) = self.param_groups[0]["params"]
         state = self.state[w]
         t = state["t"].add_(finite)
@@ -81,15 +92,45 @@ class Inside(torch.optim.Optimizer):
         """Ends a step: the prototypes have moved already."""
         if closure is not None:
             raise ArcwiseError("step() takes no closure here: the prototypes move in the backward pass.")
+        if self.param_groups[0]["params"][0].grad is not None:
+            raise ArcwiseError(
+                "the prototypes have a gradient of their own, from logits or a pass in evaluation mode, which an "
+                "optimiser in the backward pass cannot apply. Call zero_grad() before, or take torch.optim."
+            )
         self.under_way = False
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """There is no gradient to forget."""
+        """Ends a step that is not to be taken, and forgets gradients that came by other ways."""
+        super().zero_grad(set_to_none=True)
+        self.under_way = False
         self.refresh()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Takes the prototypes, and nothing beside them."""
+        if self.param_groups:
+            raise ArcwiseError("an optimiser in the backward pass moves one head's prototypes and nothing else.")
+        super().add_param_group(param_group)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes up a saved state as it was: in float32 also where the prototypes are bf16, as torch would not."""
+        (w,) = self.param_groups[0]["params"]
+        own, saved = self.state[w], state_dict.get("state", {}).get(0, {})
+        shapes = {name: tuple(value.shape) for name, value in own.items()}
+        if {name: tuple(getattr(value, "shape", ())) for name, value in saved.items()} != shapes:
+            raise ArcwiseError(f"this is not the state of an arcwise.optim.{type(self).__name__} for {tuple(w.shape)}.")
+        super().load_state_dict(state_dict)
+        for name, value in own.items():
+            self.state[w][name] = saved[name].to(value.device, value.dtype, copy=True)
+        self.known = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "under_way": False, "hold": None, "numbers": self.numbers, "known": []}
 
 
 class SGD(Inside):
     """u <- momentum u + g + weight_decay w;  w <- w - lr u  (with Nesterov's: lr (g + momentum u)).
+
+    The momentum is 0.9 where none is given; torch's is 0.
 
     >>> head = Head(8, 10, engine="chunked")
     >>> optimiser = SGD(head, lr=0.1)
@@ -102,6 +143,8 @@ class SGD(Inside):
         self, head: nn.Module, lr: float, *, momentum: float = 0.9, weight_decay: float = 0.0, nesterov: bool = False
     ):
         number_in("momentum", momentum, 0.0, 0.999999)
+        if flag("nesterov", nesterov) and not momentum:
+            raise ArcwiseError("nesterov=True needs a momentum above 0.")
         defaults = {
             "lr": number_in("lr", lr, 0.0, 1e6), "momentum": momentum, "nesterov": nesterov,
             "weight_decay": number_in("weight_decay", weight_decay, 0.0, 1e3),
@@ -133,8 +176,10 @@ class AdamW(Inside):
         eps: float = 1e-8,
         weight_decay: float = 0.01,
     ):
-        for name, beta in zip(("betas[0]", "betas[1]"), betas, strict=True):
-            number_in(name, beta, 0.0, 0.999999)
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise ArcwiseError(f"betas must be two numbers such as (0.9, 0.999), got {betas!r}.")
+        for number, beta in enumerate(betas):
+            number_in(f"betas[{number}]", beta, 0.0, 0.999999)
         defaults = {
             "lr": number_in("lr", lr, 0.0, 1e6), "betas": betas, "eps": number_in("eps", eps, 1e-30, 1.0),
             "weight_decay": number_in("weight_decay", weight_decay, 0.0, 1e3),

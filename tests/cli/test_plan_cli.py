@@ -46,6 +46,26 @@ def test_what_does_not_fit_is_told_what_to_try(capsys):
     assert "too much" in said and "--optimiser sgd-inside" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--classes", "100_000_000", "--optimiser", "sgd-inside"], "--dim 128"),
+        (["--classes", "30_000_000", "--k", "3", "--memory", "1_000_000_000"], "--k 3 --optimiser sgd-inside --memory"),
+        (["--classes", "5_000_000", "--device", "rtx4090", "--optimiser", "adamw"], "--optimiser sgd-inside"),
+        (["--classes", "1_000_000_000", "--device", "rtx4090"], "several devices"),
+        (["--classes", "1_000_000", "--optimiser", "adamw-inside"], "arcwise.optim.AdamW(head, lr=1e-3)"),
+        (["--classes", "1_000_000", "--memory", "500_000_000"], "memory=500000000)"),
+        (["--classes", "1_000_000", "--memory", "1"], "not enough for the smallest block"),
+        (["--classes", "100", "--optimiser", "sgd-inside"], "engine triton"),
+        (["--classes", "1_000_000", "--dim", "513", "--optimiser", "sgd-inside"], "engine chunked"),
+        (["--classes", "1_000_000", "--dim", "513"], "copies of both"),
+    ],
+)
+def test_advice_that_can_be_followed(capsys, words, said):
+    assert code_of(["plan", *words]) == 0
+    assert said in capsys.readouterr().out
+
+
 def test_few_classes_take_the_plain_engine(capsys):
     assert code_of(["plan", "--classes", "100"]) == 0
     assert "engine eager" in capsys.readouterr().out

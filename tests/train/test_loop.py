@@ -215,6 +215,14 @@ def test_prototypes_that_step_inside_go_without_clipping_and_accumulation(tmp_pa
         train(overridden(config, [setting, "head.inside=true"]), tmp_path / "run", device="cpu")
 
 
+@pytest.mark.parametrize(("engine", "says"), [("eager", 'not "eager"'), ("triton", "cannot run here")])
+def test_an_engine_that_cannot_run_is_refused_before_the_folder_is_taken(tmp_path, monkeypatch, engine, says):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ArcwiseError, match=says):
+        train(small("head.inside=true", f"head.engine={engine}"), tmp_path / "run", device="cpu")
+    assert not Run(tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number):
     out = tmp_path / "run"

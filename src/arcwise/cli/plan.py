@@ -78,27 +78,45 @@ def run(
     count_in("memory", memory, 0, 2**50)
     found = planning(classes, dim, batch, DEVICES[device], k, optimiser, memory)
     if measure:
-        found["measured"] = measured(classes, dim, batch, k, optimiser, memory)
+        found["measured"] = measured(classes, dim, batch, k, optimiser, memory or None)
     if json_:
         print(json.dumps(found))
         return
-    show(found, device, classes, dim, batch)
-    words = ["--classes", classes, "--dim", dim, "--batch", batch, "--device", device, "--optimiser", optimiser]
-    better = "sgd-inside" if optimiser == "sgd" else "adamw-inside"
-    if found["fits"] or optimiser.endswith("inside"):
-        print(f"\nNext: head = arcwise.Head({dim}, {classes}, k={k})" + ("" if measure else "; or add --measure"))
-    else:
-        words[-1] = better
-        print(f"\nNext: arcwise plan {shlex.join(map(str, words))}")
+    show(found, device, classes, dim, batch, memory)
+    print(f"\nNext: {advice(found, classes, dim, batch, device, k, optimiser, memory, measure=measure)}")
+
+
+def advice(
+    found: dict[str, Any], classes: int, dim: int, batch: int, device: str, k: int, optimiser: str, memory: int, *,
+    measure: bool,
+) -> str:  # fmt: skip
+    """What to type next: the head, where it fits, else the nearest plan that does."""
+    if found["fits"]:
+        head = f"head = arcwise.Head({dim}, {classes}, k={k}" + (f", memory={memory})" if memory else ")")
+        head += {
+            "sgd-inside": "; arcwise.optim.SGD(head, lr=0.1)",
+            "adamw-inside": "; arcwise.optim.AdamW(head, lr=1e-3)",
+        }.get(optimiser, "")
+        return head if measure else f"{head}; or add --measure"
+    for narrower in (dim, dim // 2, dim // 4, dim // 8):
+        for other in ("adamw-inside", "sgd-inside") if optimiser.startswith("adamw") else ("sgd-inside",):
+            if narrower and planning(classes, narrower, batch, DEVICES[device], k, other, memory)["fits"]:
+                words = ["--classes", classes, "--dim", narrower, "--batch", batch, "--device", device]
+                words += ["--k", k, "--optimiser", other] + (["--memory", memory] if memory else [])
+                return f"arcwise plan {shlex.join(map(str, words))}"
+    return (
+        f"spread the classes over several devices: on one {device} they do not fit with {dim // 8 or 1} numbers each."
+    )
 
 
 def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimiser: str, memory: int) -> dict[str, Any]:
     """The plan in numbers: bytes by purpose, seconds of a step, the engine and the reasons."""
     from arcwise.ops import FUSED_FROM
-    from arcwise.ops.plan import allowance, cost, planned
+    from arcwise.ops.plan import allowance, cost, planned, up
 
     moving, states = optimiser.endswith("inside"), 2 if optimiser.startswith("adamw") else 1
-    w = classes * k * dim * 4
+    w, padded = classes * k * dim * 4, classes * k * up(dim, 8) * 4
+    fused = dim % 8 == 0 if moving else batch * classes * k >= FUSED_FROM
     budget = memory or allowance(int(device.memory), moving=moving)
     plan = planned(batch, classes, k, dim, size=2, memory=budget, gradient=0 if moving else 4)
     spent = cost(batch, classes, k, dim, plan, state=states if moving else 0)
@@ -106,13 +124,14 @@ def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimis
         "prototypes": w,
         "gradient of the prototypes": 0 if moving else w,
         "state of the optimiser": states * w,
+        "copies of both, for 8 does not divide the dimension": 0 if moving or dim % 8 == 0 else 2 * padded,
         "working memory": spent.working,
         "embeddings and their gradient": 4 * batch * dim * 4,
     }
     seconds = spent.seconds(device.rate, device.bandwidth)
     apart = 0.0 if moving else (3 + 2 * states) * w / device.bandwidth
     return {
-        "engine": "triton" if batch * classes * k >= FUSED_FROM else "eager",
+        "engine": "triton" if fused else "chunked" if moving else "eager",
         "fits": sum(held.values()) < device.memory, "bytes": held, "total": sum(held.values()),
         "device": device.memory, "seconds": seconds, "seconds_of_the_optimiser": apart,
         "products": spent.operations / (2.0 * batch * classes * k * dim), "plan": plan._asdict(),
@@ -120,20 +139,39 @@ def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimis
     }  # fmt: skip
 
 
-def show(found: dict[str, Any], device: str, classes: int, dim: int, batch: int) -> None:
+def show(found: dict[str, Any], device: str, classes: int, dim: int, batch: int, memory: int) -> None:
     """The plan for a person."""
     gib = 2.0**30
+    working = found["bytes"]["working memory"]
     print(f"{classes:,} classes of {dim} numbers, batch {batch:,}, bf16 products on one {device}\n")
     for name, size in found["bytes"].items():
-        print(f"{size / gib:10.2f} GiB  {name}")
+        if size:
+            print(f"{size / gib:10.2f} GiB  {name}")
     print(
         f"{found['total'] / gib:10.2f} GiB  of {found['device'] / gib:.0f}: {'fits' if found['fits'] else 'too much'}\n"
     )
     print(f"{1e3 * found['seconds']:10.2f} ms   forward and backward of the head, estimated")
     if found["seconds_of_the_optimiser"]:
         print(f"{1e3 * found['seconds_of_the_optimiser']:10.2f} ms   the optimiser's step on the prototypes after it")
-    if found["engine"] == "eager":
-        print("\nengine eager: so few cosines that the plain definition is as quick; the numbers above are triton's.")
+    if memory and working > memory:
+        print(f"\n{memory:,} bytes are not enough for the smallest block: {working:,} will be used.")
+    describe(found, gib)
+    if "measured" in found:
+        took = found["measured"]
+        print(f"\nmeasured on {took['device']}: {1e3 * took['seconds']:.2f} ms,", end=" ")
+        print(f"{took['bytes'] / gib:.2f} GiB of working memory")
+        if device not in took["device"].lower().replace(" ", ""):
+            print(f"(the plan above is for one {device})")
+
+
+def describe(found: dict[str, Any], gib: float) -> None:
+    """The engine, and why it is this one."""
+    if found["engine"] != "triton":
+        why = {
+            "eager": "so few cosines that the plain definition is as quick",
+            "chunked": "the fused engine moves prototypes only where 8 divides the dimension",
+        }[found["engine"]]
+        print(f"\nengine {found['engine']}: {why}; the times above are triton's.")
         return
     plan = found["plan"]
     kept = "in the place of the gradient" if plan["room"] == "gradient" else "in memory of their own"
@@ -143,22 +181,31 @@ def show(found: dict[str, Any], device: str, classes: int, dim: int, batch: int)
         end="",
     )
     print(f"{found['products']:.2f} products a step" + (f", cosines kept {kept}" if plan["kept"] else "") + ".")
-    if "measured" in found:
-        took = found["measured"]
-        print(f"\nmeasured on {took['device']}: {1e3 * took['seconds']:.2f} ms,", end=" ")
-        print(f"{took['bytes'] / gib:.2f} GiB of working memory")
 
 
-def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory: int) -> dict[str, Any]:
+def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory: int | None) -> dict[str, Any]:
     """Median seconds and working memory of the step on this machine's GPU."""
     import torch
 
     if not torch.cuda.is_available():
         raise ArcwiseError("--measure needs a GPU, and there is none here. Leave it out for the plan alone.")
+    try:
+        seconds, peak = timed(classes, dim, batch, k, optimiser, memory)
+    except torch.cuda.OutOfMemoryError:
+        raise ArcwiseError(
+            f"this does not fit on {torch.cuda.get_device_name()}. Leave --measure out for the plan."
+        ) from None
+    return {"device": torch.cuda.get_device_name(), "seconds": seconds, "bytes": peak}
+
+
+def timed(classes: int, dim: int, batch: int, k: int, optimiser: str, memory: int | None) -> tuple[float, int]:
+    """Median seconds of steps that follow each other, and the peak of bytes beyond w, its gradient and the inputs."""
+    import torch
+
     from arcwise import optim
     from arcwise.heads import Head
 
-    head = Head(dim, classes, k=k, engine="triton", memory=memory or None, device="cuda")
+    head = Head(dim, classes, k=k, memory=memory, device="cuda")
     inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
     mover = None if inside is None else inside(head, lr=0.1)
     x, y = torch.randn(batch, dim, device="cuda", requires_grad=True), torch.randint(classes, (batch,), device="cuda")
@@ -185,4 +232,4 @@ def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory:
         step()
     torch.cuda.synchronize()
     seconds = statistics.median(one.elapsed_time(next_one) / 1e3 for one, next_one in itertools.pairwise(marks))
-    return {"device": torch.cuda.get_device_name(), "seconds": seconds, "bytes": peak}
+    return seconds, peak

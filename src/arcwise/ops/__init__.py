@@ -26,6 +26,7 @@ from arcwise.ops.update import Mover
 from arcwise.sphere import Others, nearest_centre, normalise
 
 ENGINES = ("auto", "eager", "chunked", "triton")
+INSIDE_ENGINES = 'an optimiser that steps inside needs engine="chunked", "triton" or "auto", not "eager".'
 
 # From this many cosines on, `auto` takes blocks: on the CPU they are faster, on a GPU the plain definition
 # would keep 20 bytes for each (2.5 GiB here) and blocks cost about a third more time (measured on an H200).
@@ -90,20 +91,18 @@ def split_lse(
     skip = usable_skip(skip, engine)
     engine = engine if engine != "auto" else chosen(x, b * c * k, moving=mover is not None)
     w = w.reshape(c, k, x.shape[1])
+    if (problem := why_not(engine, x, moving=mover is not None)) is not None:
+        raise ArcwiseError(problem)
     if engine == "eager":
-        if mover is not None:
-            raise ArcwiseError('an optimiser that steps inside needs engine="chunked" or "triton", not "eager".')
         return SplitLSE(*eager(x, w, y, s, others))
     if engine == "triton":
-        if (problem := fused_problem(x)) is not None:
-            raise ArcwiseError(f'engine="triton" cannot run here: {problem} Take engine="auto".')
         from arcwise.ops.fused import fused
 
         given = {"products": products, "memory": memory, "mover": mover, "skip": skip}
         return SplitLSE(*fused(x, w, y, s, others, **given))  # pyright: ignore[reportCallIssue]
     if memory is None:
         memory = MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU
-    size = max(1, memory // bytes_per_class(x, k))
+    size = max(1, memory // bytes_per_class(x, k, moving=mover is not None))
     return SplitLSE(*chunked(normalise(x), w, y, s, others, size, mover))
 
 
@@ -122,6 +121,18 @@ def chosen(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:
     if on_gpu and fitting and fused_problem(x) is None:
         return "triton"
     return "chunked" if moving or cosines >= (CHUNKED_FROM_GPU if on_gpu else CHUNKED_FROM_CPU) else "eager"
+
+
+def why_not(engine: str, x: Float[Tensor, "b d"], *, moving: bool) -> str | None:
+    """Why an engine that is asked for by name cannot take such a batch, and what to do; None where it can."""
+    if engine == "eager" and moving:
+        return INSIDE_ENGINES
+    if engine != "triton":
+        return None
+    problem = fused_problem(x)
+    if problem is None and moving and x.shape[1] % 8:
+        problem = f"an optimiser in the backward pass needs a dimension that 8 divides there, and this is {x.shape[1]}."
+    return problem and f'engine="triton" cannot run here: {problem} Take engine="auto".'
 
 
 def fused_problem(x: Float[Tensor, "b d"]) -> str | None:
@@ -147,15 +158,17 @@ def triton_missing() -> str | None:
     return None
 
 
-def bytes_per_class(x: Float[Tensor, "b d"], k: int) -> int:
+def bytes_per_class(x: Float[Tensor, "b d"], k: int, *, moving: bool = False) -> int:
     """What one class of a block costs: alive at once are at most five arrays of b x k and two of k x d for it.
+
+    Moving the prototypes takes seven more of k x d, for the gradient, the state and what they become.
 
     >>> import torch
     >>> MEMORY_CPU // bytes_per_class(torch.zeros(256, 512), k=1)
     3640
     """
     b, d = x.shape
-    return x.element_size() * k * (5 * b + 2 * d)
+    return x.element_size() * k * (5 * b + (9 if moving else 2) * d)
 
 
 def own_cosine(x: Float[Tensor, "b d"], w: Float[Tensor, "c *k d"], y: Int[Tensor, " b"]) -> Float[Tensor, " b"]:

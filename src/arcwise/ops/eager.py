@@ -109,6 +109,8 @@ class Chunked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
+        if ctx.mover is not None:
+            ctx.mover.ready()
         x, w, y, inverse, lse = ctx.saved_tensors
         d_x, d_w = ChunkedGradient.apply(x, w, d_lse, d_cos, (y, inverse, lse, ctx))  # type: ignore[misc]
         return d_x, d_w, None, None, None, None, None

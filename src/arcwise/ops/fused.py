@@ -53,8 +53,6 @@ def fused(
     if products not in PRODUCTS or x.dtype != torch.float32:
         raise ArcwiseError(f'engine="triton" multiplies float32, bfloat16 or float16, not {products}: take "chunked".')
     spare = up(w.shape[-1], 8) - w.shape[-1]  # rows of w are read in pieces of 16 bytes
-    if spare and mover is not None:
-        raise ArcwiseError(f"an optimiser in the backward pass needs a dimension that 8 divides, got {w.shape[-1]}.")
     x, w = (F.pad(v, (0, spare)) if spare else v for v in (x, w))
     b, (c, k, d) = len(x), w.shape
     memory = allowed(x.device, moving=mover is not None) if memory is None else memory
@@ -93,6 +91,9 @@ class Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
+        mover = ctx.first[-1]
+        if mover is not None:
+            mover.ready()
         x, w = ctx.saved_tensors[:2]
         with torch.cuda.device_of(x):
             d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx)  # type: ignore[misc]
@@ -132,6 +133,8 @@ class FusedGradient(torch.autograd.Function):
             if wanted or update is not None:
                 d_rows = None if d_w is None else d_w[block.start : block.start + block.n]
                 kernels.write_to_w(block, operand, slopes, d_rows, unscale, update, one)
+        if update is not None:
+            torch.autograd.graph.increment_version(w)  # what other passes have saved of w is out of date
         return kernels.finish(shares, x, unscale, one), d_w
 
     @staticmethod

@@ -24,7 +24,12 @@ class Update(NamedTuple):
 
 @runtime_checkable
 class Mover(Protocol):
-    """What an engine asks for in its backward pass: the step to take, given whether all it depends on is finite."""
+    """What an engine asks for in its backward pass: whether it may begin, and the step to take.
+
+    The step is told whether all that it depends on is finite.
+    """
+
+    def ready(self) -> None: ...
 
     def step_of(self, finite: Bool[Tensor, ""]) -> Update: ...
 
@@ -53,4 +58,13 @@ def move(rows: Float[Tensor, "n k d"], gradient: Float[Tensor, "n k d"], update:
 
 def keep(place: Tensor, value: Tensor, gate: Tensor) -> None:
     """Writes the value into its place, where the gate is open."""
-    place.copy_(torch.where(gate, value.to(place.dtype), place))
+    narrow = by_chance(value) if place.dtype == torch.bfloat16 else value.to(place.dtype)
+    place.copy_(torch.where(gate, narrow, place))
+
+
+def by_chance(value: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """Stochastic rounding to bf16: up or down by chance, so that steps smaller than its last digit count on average."""
+    bits = value.float().view(torch.int32)
+    noise = torch.randint_like(bits, 2**16)
+    rounded = torch.where(value.isfinite(), bits + noise, bits) & -(2**16)
+    return rounded.view(torch.float32).bfloat16()

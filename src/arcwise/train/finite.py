@@ -74,11 +74,16 @@ def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) ->
     return "nothing in a repetition of the step", "the step was not finite once and is when repeated"
 
 
-def stopped(step: int, found: tuple[str, str], lr: float, checkpoint: str) -> ArcwiseError:
-    """The error that ends a training that went out of bounds."""
+def stopped(step: int, found: tuple[str, str], lr: float, checkpoint: str, *, inside: bool) -> ArcwiseError:
+    """The error that ends a training that went out of bounds; prototypes that step inside may have moved before."""
     name, cause = found
+    still = "No weight of the network has" if inside else "No weight has"
+    tries = (
+        "a lower train.lr or a longer train.warmup"
+        if inside
+        else "a lower train.lr, a longer train.warmup, or train.clip=1"
+    )
     return ArcwiseError(
         f"training stopped at step {step}: {name} holds numbers that are not finite. Likely cause: {cause} "
-        f"(the learning rate there was {lr:.3g}). No weight has moved since the step before. {checkpoint} "
-        "Try a lower train.lr, a longer train.warmup, or train.clip=1."
+        f"(the learning rate there was {lr:.3g}). {still} moved since the step before. {checkpoint} Try {tries}."
     )

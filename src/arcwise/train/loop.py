@@ -21,6 +21,7 @@ from arcwise.errors import ArcwiseError
 from arcwise.heads import Head
 from arcwise.model import Embedder
 from arcwise.records import Embeddings, Run
+from arcwise.sphere import length
 from arcwise.train import checkpoint, finite, results
 from arcwise.train.checkpoint import Progress
 from arcwise.train.device import chosen_device, current, device_name, fast_products
@@ -276,6 +277,8 @@ class Trainer:
             with self.mixed():  # the head lets nothing but fused products be in bf16
                 return self.head.losses(x, y)
         except ArcwiseError:
+            if bool(length(x.detach()).isfinite().all()):
+                raise
             self.stop_for_numbers()
 
     def close_group(self) -> None:
@@ -394,7 +397,7 @@ class Trainer:
         lr = self.config.train.lr * rate(step / self.steps, self.config.train)
         kept = checkpoint.existing(self.run)
         last = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
-        raise finite.stopped(step, finite.diagnosis(x, loss, named), lr, last)
+        raise finite.stopped(step, finite.diagnosis(x, loss, named), lr, last, inside=self.prototypes is not None)
 
     # ------------------------------------------------------------------------------------ for others
 

@@ -25,6 +25,7 @@ from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
 from arcwise.model import Embedder, Preprocessing, some_rows
+from arcwise.ops import why_not
 from arcwise.records import Run
 from arcwise.sphere import normalise
 from arcwise.train.device import device_name
@@ -68,6 +69,9 @@ def built(
     model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
     torch.manual_seed(stream("head", config.seed))
     head = built_head(config.head, model.dim, images.classes)
+    problem = why_not(config.head.engine, torch.empty(1, model.dim, device=device), moving=config.head.inside)
+    if isinstance(head, Head) and problem is not None:
+        raise ArcwiseError(f"head.engine: {problem}")
     if config.train.margin_warmup and isinstance(head, Head) and has_more_than_psi(head):
         raise ArcwiseError(
             f"train.margin_warmup raises psi from the cosine, and {config.head.kind} changes more: set it to 0."
