@@ -40,6 +40,7 @@ SAYS = {
     "mode of second derivative": r'chunked.*differentiated once.*engine="eager"',
     "split_lse of half": r"x must be float32 or float64",
     "split_lse of too few labels": r"one label per row",
+    "split_lse of float labels": r"whole-number class labels, got torch\.float32\. Pass y\.long",
     "split_lse of a learned s": r"s must be a number",
     "s beyond every number": r"s must be a number from 1e-06 to 1e\+06",
     "head from None": r'expected a name such as "arcface"',

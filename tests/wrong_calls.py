@@ -73,6 +73,7 @@ BUILD = {
     "split_lse of half": lambda: arcwise.split_lse(X.half(), torch.randn(10, 8), Y, 4.0),
     "split_lse of another width": lambda: arcwise.split_lse(X, torch.randn(10, 7), Y, 4.0),
     "split_lse of too few labels": lambda: arcwise.split_lse(X, torch.randn(10, 8), Y[:3], 4.0),
+    "split_lse of float labels": lambda: arcwise.split_lse(X, torch.randn(10, 8), Y.float(), 4.0),
     "split_lse of a learned s": lambda: arcwise.split_lse(
         X, torch.randn(10, 8), Y, torch.tensor([4.0], requires_grad=True)
     ),

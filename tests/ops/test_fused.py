@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -105,8 +106,18 @@ def test_all_samples_of_one_class_and_one_class_alone():
     y = torch.zeros(40, dtype=torch.int64, device=DEVICE)
     for found, wanted in zip(run(ours, x, w, y), exact(x, w, y), strict=True):
         assert off(found, wanted) < 3e-6
-    lse, cos_y, _ = fused(x, w[:1], y, 16.0, None)
-    assert bool((lse < -1e29).all()) and bool(cos_y.isfinite().all())
+    for s in (16.0, 48.0, 64.0):
+        lse, cos_y, _ = fused(x, w[:1], y, s, None)
+        assert bool((lse < -1e29).all()) and bool(cos_y.isfinite().all())
+        assert all(not bool(g.any()) for g in torch.autograd.grad(lse.sum(), (x, w)))
+
+
+def test_a_sample_whose_other_classes_are_all_left_out_spoils_no_gradient():
+    x, w, y = problem(20, 3, 1, 8)
+    others = Others("filter", torch.full((20,), 0.9, device=DEVICE))
+    others.above[3] = -2.0
+    for found, wanted in zip(run(ours, x, w, y, others, 48.0)[1:], exact(x, w, y, others, 48.0)[1:], strict=True):
+        assert off(found, wanted) < 1e-5
 
 
 def test_the_own_class_is_left_out_not_subtracted():
@@ -134,6 +145,63 @@ def test_rows_without_direction_and_rows_that_are_not_finite():
     assert torch.equal(lse.isnan(), bad) and torch.equal(cos_y.isnan(), bad)
     assert bool(d_x[~bad].isfinite().all()) and bool((d_x[2] == 0).all())
     assert bool(other[~bad].isfinite().all())
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_what_is_not_a_number_stays_none(k):
+    x, w, y = problem(6, 9, k, 8)
+    with torch.no_grad():
+        x[4, 1] = torch.nan
+    _, _, other = fused(x, w, y, 16.0, None)
+    assert other.isnan().tolist() == [False] * 4 + [True, False]
+    with torch.no_grad():
+        x[4, 1] = 0.0
+        w[5, -1, 0] = torch.nan  # of two sub-centres the one that is whole must not hide the other
+    lse, _, _ = fused(x, w, y, 16.0, None)
+    assert bool(lse[y != 5].isnan().all())
+
+
+def test_prototypes_may_lie_anywhere_and_labels_be_narrow():
+    x, w, y = problem(7, 200, 1, 64)
+    wanted = run(ours, x, w, y)
+    shifted = torch.empty(200 * 64 + 3, device=DEVICE)[3:].view(200, 1, 64).copy_(w.detach())
+    turned = torch.empty(64, 1, 200, device=DEVICE).permute(2, 1, 0).copy_(w.detach())
+    for other in (shifted, turned):
+        assert all(torch.equal(a, b) for a, b in zip(run(ours, x, other, y), wanted, strict=True))
+    for kind in (torch.int16, torch.int32):
+        assert torch.equal(split_lse(x, w, y.to(kind), 16.0, engine="triton").cos_y, wanted[1])
+
+
+def test_tiny_gradients_in_fp16_stay_numbers():
+    x, w, y = problem(5, 30, 1, 8)
+    lse, cos_y, _ = fused(x, w, y, 16.0, None, products=torch.float16)
+    for g in torch.autograd.grad(1e-37 * (lse.sum() + cos_y.sum()), (x, w)):
+        assert bool(g.isfinite().all())
+
+
+def test_a_large_scale_keeps_no_cosines():
+    x, w, y = problem(8, 50, 1, 64)
+    for found, wanted in zip(
+        run(ours, x, w, y, s=1e4, products=torch.float16)[3:], run(ours, x, w, y, s=1e4)[3:], strict=True
+    ):
+        assert off(found, wanted.double()) < 0.03
+
+
+def test_a_head_may_be_checkpointed():
+    x, _, y = problem(9, 40, 1, 16)
+    head = Head(16, 40, engine="triton").to(DEVICE)
+    wanted = torch.autograd.grad(head(x, y), x)[0]
+    again = torch.utils.checkpoint.checkpoint(head, x, y, use_reentrant=False)
+    assert torch.equal(torch.autograd.grad(again, x)[0], wanted)
+
+
+@pytest.mark.parametrize("memory", [1, 2**28])
+def test_gradients_of_prototypes_are_tangential_in_bf16(memory):
+    _, w, y = problem(60, 30, 1, 64)
+    near = normalise(w[y, 0]) + 0.04 * torch.randn(60, 64, device=DEVICE)
+    d_w = run(ours, near, w, y, products=torch.bfloat16, memory=memory)[4]
+    inward = (d_w * normalise(w)).sum(-1).abs() / d_w.norm(dim=-1)
+    assert float(inward.detach().max()) < 0.02
 
 
 def test_the_same_input_gives_the_same_bits():
@@ -224,8 +292,7 @@ def test_where_it_cannot_run_it_says_why(monkeypatch):
     x, w, y = problem(4, 9, 1, 8)
     with pytest.raises(ArcwiseError, match="works in float32"):
         split_lse(x.double(), w, y, 8.0, engine="triton")
-    with pytest.raises(ArcwiseError, match="batch is empty"):
-        split_lse(x[:0], w, y[:0], 8.0, engine="triton")
+    assert split_lse(x[:0], w, y[:0], 8.0, engine="triton").lse.shape == (0,)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     if DEVICE == "cpu":
         with pytest.raises(ArcwiseError, match="needs a GPU"):
@@ -290,6 +357,14 @@ def test_skipped_tiles_change_no_gradient_by_more_than_the_bound(autocast):
     change = (d_x - d_x_some).norm(dim=1) * x.norm(dim=1)
     assert bool((change <= c * s * skip / len(x)).all())  # c slopes at most, each off by s skip / b at most
     assert bool((d_w_some == 0).all(1).sum() > (d_w == 0).all(1).sum())  # and something was left out
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")  # of the interpreter's numpy
+def test_skipping_hides_no_nan():
+    x, w, y = problem(140, 300, 1, 16)
+    with torch.no_grad():
+        x[3, 0] = torch.nan
+    assert bool(run(ours, x, w, y, skip=1e-2)[4].isnan().all())
 
 
 def test_skipping_nothing_is_exact():

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from arcwise.admit import admit_rows
+from arcwise.admit import INTEGERS, admit_rows
 from arcwise.errors import ArcwiseError, count_at_least, number_in, one_of
 from arcwise.ops.eager import chunked, eager
 from arcwise.ops.update import Mover
@@ -85,11 +85,15 @@ def split_lse(
         raise ArcwiseError(f"x must be float32 or float64 of shape (b, d), got {x.dtype} {tuple(x.shape)}.")
     if w.ndim not in (2, 3) or w.shape[-1] != x.shape[1] or w.numel() == 0:
         raise ArcwiseError(f"w must have shape (c, {x.shape[1]}) or (c, k, {x.shape[1]}), got {tuple(w.shape)}.")
+    if y.dtype not in INTEGERS:
+        raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {y.dtype}. Pass y.long().")
     admit_rows(x, y)
+    y = y.long()
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     memory = None if memory is None else count_at_least("memory", memory, 1)
     skip = usable_skip(skip, engine)
     engine = engine if engine != "auto" else chosen(x, b * c * k, moving=mover is not None)
+    engine = engine if b or engine != "triton" else "chunked"  # of nothing there is nothing to fuse
     w = w.reshape(c, k, x.shape[1])
     if (problem := why_not(engine, x, moving=mover is not None)) is not None:
         raise ArcwiseError(problem)

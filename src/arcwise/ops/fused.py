@@ -54,11 +54,18 @@ def fused(
         raise ArcwiseError(f'engine="triton" multiplies float32, bfloat16 or float16, not {products}: take "chunked".')
     spare = up(w.shape[-1], 8) - w.shape[-1]  # rows of w are read in pieces of 16 bytes
     x, w = (F.pad(v, (0, spare)) if spare else v for v in (x, w))
+    if w.data_ptr() % 16 or not w.is_contiguous():
+        if mover is not None:
+            raise ArcwiseError(
+                "an optimiser in the backward pass needs prototypes that are contiguous and start at a multiple of 16 "
+                "bytes: head.weight.data = head.weight.data.clone(memory_format=torch.contiguous_format)"
+            )
+        w = w.clone(memory_format=torch.contiguous_format)
     b, (c, k, d) = len(x), w.shape
     memory = allowed(x.device, moving=mover is not None) if memory is None else memory
     gradient = w.element_size() if w.requires_grad and mover is None else 0
     size, programs = products.itemsize, resident(2, x.device)
-    plan = planned(b, c, k, d, size=size, memory=memory, gradient=gradient, programs=programs)
+    plan = planned(b, c, k, d, size=size, memory=memory, gradient=gradient, programs=programs, s=s)
     if not (torch.is_grad_enabled() and (x.requires_grad or w.requires_grad)):
         plan = plan._replace(keep_units=False, kept=0)  # there will be no second pass
     one = Settings(k, d, up(d, 64), MODES[None if others is None else others.mode], s, products, skip)
@@ -71,8 +78,7 @@ class Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, w, y, others, one, plan, mover):
-        given, y = (x, w), y.contiguous()
-        x, w = x.contiguous(), w.contiguous()
+        given, x, y = (x, w), x.contiguous(), y.contiguous()
         operand, cos_y, nearest = kernels.prepare(x, w, y, one)
         running, reshaping = Running.over(x), reshaping_of(others, x)
         d_w = torch.empty_like(w) if plan.room == "gradient" and plan.kept else None
@@ -94,9 +100,9 @@ class Fused(torch.autograd.Function):
         mover = ctx.first[-1]
         if mover is not None:
             mover.ready()
-        x, w = ctx.saved_tensors[:2]
+        x, w, *saved = ctx.saved_tensors  # once: checkpoints hand them out a single time
         with torch.cuda.device_of(x):
-            d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx)  # type: ignore[misc]
+            d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx, saved)  # type: ignore[misc]
         return d_x, d_w, None, None, None, None, None
 
 
@@ -104,9 +110,9 @@ class FusedGradient(torch.autograd.Function):
     """The second pass. A function of its own, so that a gradient of this gradient is refused, not silently wrong."""
 
     @staticmethod
-    def forward(ctx, x, w, d_lse, d_cos, first):
-        x, w = x.contiguous(), w.contiguous()
-        operand, y, lse, cos_y, nearest, inverse, *room = first.saved_tensors[2:]
+    def forward(ctx, x, w, d_lse, d_cos, first, saved):
+        x = x.contiguous()
+        operand, y, lse, cos_y, nearest, inverse, *room = saved
         others, one, plan, mover = first.first
         wanted = first.needs_input_grad[1] and mover is None
         d_w, first.d_w = first.d_w, None  # the cosines in it last for one backward pass
@@ -223,4 +229,4 @@ def headroom(d_lse: Tensor, d_cos: Tensor, one: Settings) -> Tensor:
     """A power of two that lifts the slopes well inside the range of fp16."""
     largest = torch.maximum(one.s * d_lse.abs().amax(), d_cos.abs().amax())
     usable = (largest > 0) & (largest < torch.inf)
-    return torch.where(usable, torch.exp2(12.0 - largest.log2().ceil()), 1.0)
+    return torch.where(usable, torch.exp2((12.0 - largest.log2().ceil()).clamp(max=100.0)), 1.0)

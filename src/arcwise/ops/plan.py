@@ -8,6 +8,7 @@ TILE = 128  # samples and classes of a tile; two of them fit a multiprocessor, s
 BLOCK_CELLS = 2**27  # slopes of one block: 256 MiB in bf16; in few large blocks a step is few launches
 SHARE = 12  # of the device's memory, one part in so many is what `auto` allows
 LEAST = 256 * 2**20
+KEPT_UP_TO = 256.0  # at this s the rounding of a kept cosine moves a softmax by as much as bf16 rounds it
 
 
 class Plan(NamedTuple):
@@ -24,7 +25,9 @@ class Plan(NamedTuple):
     shares: int
 
 
-def planned(b: int, c: int, k: int, d: int, *, size: int, memory: int, gradient: int = 0, programs: int = 264) -> Plan:
+def planned(
+    b: int, c: int, k: int, d: int, *, size: int, memory: int, gradient: int = 0, programs: int = 264, s: float = 64.0
+) -> Plan:  # fmt: skip
     """The plan whose working memory stays within `memory` bytes; a block has TILE classes at least.
 
     `size` is that of a number in the products, `gradient` that of a number of w's gradient, 0 where none is wanted.
@@ -41,7 +44,8 @@ def planned(b: int, c: int, k: int, d: int, *, size: int, memory: int, gradient:
     left -= block * slopes
     keep_units = classes * unit <= left
     left -= (classes if keep_units else block) * unit
-    keepable = k == 1 and size == 2  # float32 would lose digits, and sub-centres would have to be kept as well
+    # float32 would lose digits, at a large s so would bf16, and sub-centres would have to be kept as well.
+    keepable = k == 1 and size == 2 and s <= KEPT_UP_TO
     if keepable and cosines <= d * gradient:
         return Plan(block, keep_units, "gradient", parts(c, block), shares)
     kept = min(parts(c, block), max(0, left) // (block * cosines)) if keepable else 0

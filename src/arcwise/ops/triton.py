@@ -336,7 +336,8 @@ def lse_kernel(
         cos = dots(x, tile * BM, unit, block * BN, BM, BN, D, BK, PRECISION, UPCAST)
         for kk in tl.static_range(1, K):
             row = kk * padded + block * BN
-            cos = tl.maximum(cos, dots(x, tile * BM, unit, row, BM, BN, D, BK, PRECISION, UPCAST))
+            other = dots(x, tile * BM, unit, row, BM, BN, D, BK, PRECISION, UPCAST)
+            cos = tl.maximum(cos, other, propagate_nan=tl.PropagateNan.ALL)
         if KEEP:
             for part in tl.static_range(4):  # classes become rows, as the second pass wants them
                 kept.store([block * BN + part * (BN // 4), tile * BM], fixed(quarter(cos, part, BM, BN)).T)
@@ -383,8 +384,9 @@ def combine_kernel(top, total, best, lse, other, b, groups, s, scale, BM: tl.con
     for group in range(groups):
         share = tl.load(total + group * b + i, mask=here, other=1.0)
         e += share * tl.exp2((tl.load(top + group * b + i, mask=here, other=0.0) - m) * scale)
-    tl.store(lse + i, m * s + tl.log(e), mask=here)
-    tl.store(other + i, largest, mask=here)
+    whole = m * s + tl.log(e)
+    tl.store(lse + i, whole, mask=here)
+    tl.store(other + i, tl.where(whole == whole, largest, whole), mask=here)  # a maximum passes NaN over
 
 
 launch_combine = Launcher(combine_kernel)
@@ -432,7 +434,8 @@ def slopes_kernel(
     # What a sample needs is asked for before the products, whose time hides how long it takes to come.
     own = (tl.load(y + i, mask=here, other=-1) - start).to(tl.int32)
     meets_own = tl.max(tl.where((own >= block * BN) & (own < block * BN + BN), 1, 0), 0) > 0
-    level = tl.load(lse + i, mask=here, other=0.0) * log2e
+    level = tl.load(lse + i, mask=here, other=0.0)
+    level = tl.where(level < -1e20, 0.0, level) * log2e  # no other class counts: each is exp(-1e30 s), which is 0
     weight = tl.load(d_lse + i, mask=here, other=0.0) * s
     nearest = tl.zeros((BN, BM), tl.int8)
     if KEEP:
@@ -442,7 +445,7 @@ def slopes_kernel(
         for kk in tl.static_range(1, K):
             other = dots(unit, kk * padded + block * BN, x, tile * BM, BN, BM, D, BK, PRECISION, UPCAST)
             nearest = tl.where(other > cos, kk, nearest).to(tl.int8)
-            cos = tl.maximum(cos, other)
+            cos = tl.maximum(cos, other, propagate_nan=tl.PropagateNan.ALL)
     if meets_own:
         cos = tl.where(j[:, None] == own[None, :], -1e30, cos)
     if (block + 1) * BN > n:
@@ -455,13 +458,14 @@ def slopes_kernel(
         g *= steepness(cos, limit, strength, MODE)
     counts = True
     if SKIP:
-        counts = meets_own | (tl.max(tl.max(tl.abs(g), 1), 0) * tl.load(unscale) * b >= skip * s)
+        unknown = tl.max(tl.where((level == level) & (weight == weight), 0, 1), 0) > 0  # a maximum passes NaN over
+        counts = meets_own | unknown | (tl.max(tl.max(tl.abs(g), 1), 0) * tl.load(unscale) * b >= skip * s)
         tl.store(counted + block * tiles + tile, counts.to(tl.int32))
     for kk in tl.static_range(K):
-        part = tl.where(nearest == kk, g, 0.0) if K > 1 else g
-        tl.store(radial + (tile * K + kk) * padded + j, tl.where(counts, tl.sum(part * cos, 1), 0.0))
+        part = (tl.where(nearest == kk, g, 0.0) if K > 1 else g).to(slopes.dtype)  # what to_w will sum, to the bit
+        tl.store(radial + (tile * K + kk) * padded + j, tl.where(counts, tl.sum(part.to(tl.float32) * cos, 1), 0.0))
         if counts:
-            slopes.store([kk * padded + block * BN, tile * BM], part.to(slopes.dtype))
+            slopes.store([kk * padded + block * BN, tile * BM], part)
 
 
 launch_slopes = Launcher(slopes_kernel)
@@ -498,7 +502,8 @@ def own_kernel(y, nearest_own, cos_y, d_own, slopes, radial, start, b, wide, n, 
             tl.load(nearest_own + every, mask=here, other=-1) == kk
         )
         if tl.min(tl.where(same, every, B), 0) == i:  # one sample speaks for its class: no two write the same place
-            part = tl.load(d_own + every, mask=same, other=0.0) * tl.load(cos_y + every, mask=same, other=0.0)
+            rounded = tl.load(d_own + every, mask=same, other=0.0).to(slopes.dtype.element_ty).to(tl.float32)
+            part = rounded * tl.load(cos_y + every, mask=same, other=0.0)
             tl.store(radial + row, tl.load(radial + row) + tl.sum(part, 0))
 
 
