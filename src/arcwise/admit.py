@@ -14,11 +14,8 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def admit(x: Tensor, y: Tensor, w: Tensor, *, checks: bool) -> None:
     """Refuses a batch whose shapes, types, devices or (see `values_checked`) values cannot be right."""
     admit_embeddings(x, w, checks=checks)
+    admit_labels(x, y)
     classes = len(w)
-    if not isinstance(y, Tensor) or y.dtype not in INTEGERS:
-        got = y.dtype if isinstance(y, Tensor) else type(y).__name__
-        raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {got}. Pass y.long().")
-    admit_rows(x, y)
     if y.device != w.device:
         raise ArcwiseError(f"y is on {y.device}, the head on {w.device}. Pass y.to({str(w.device)!r}).")
     if values_checked(w, checks) and len(y) > 0 and (int(y.min()) < 0 or int(y.max()) >= classes):
@@ -31,8 +28,11 @@ def admit(x: Tensor, y: Tensor, w: Tensor, *, checks: bool) -> None:
         )
 
 
-def admit_rows(x: Tensor, y: Tensor) -> None:
-    """Refuses labels that are not one per row of x."""
+def admit_labels(x: Tensor, y: Tensor) -> None:
+    """Refuses labels that are not whole numbers, one per row of x."""
+    if not isinstance(y, Tensor) or y.dtype not in INTEGERS:
+        got = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {got}. Pass y.long().")
     if y.shape != x.shape[:1]:
         raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.")
 

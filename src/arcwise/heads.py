@@ -157,9 +157,11 @@ class Head(nn.Module):
             penalty = getattr(self.margin, "penalty", None)
             if penalty is not None:
                 loss = loss + penalty(norm)
-            if mover is not None:  # the gradient of such a loss must not be finite either: nothing is to move
+            if mover is None:
+                loss.masked_fill_(bad, torch.nan)
+            else:  # nothing is to move: the gradient of such a loss must not be finite either
                 loss = loss * torch.ones_like(loss).masked_fill_(bad, torch.nan)
-            return loss.masked_fill_(bad, torch.nan), out, bad
+            return loss, out, bad
 
     def reshaping(self, x: Tensor, norm: Tensor, y: Tensor, bad: Tensor) -> Others | None:
         """How the other classes count, for the margins that reshape them; carries no gradient."""

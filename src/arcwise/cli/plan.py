@@ -29,6 +29,24 @@ DEVICES = {
     "rtx4090": Device(23.6 * 2**30, 165e12, 1.008e12),
 }
 OPTIMISERS = ("sgd", "adamw", "sgd-inside", "adamw-inside")
+GIB = 2.0**30
+
+
+class Wanted(NamedTuple):
+    """The head that is asked about; a `memory` of 0 is the engine's own choice."""
+
+    classes: int
+    dim: int
+    batch: int
+    device: str
+    k: int
+    optimiser: str
+    memory: int
+
+    @property
+    def moving(self) -> bool:
+        """Whether the optimiser steps in the backward pass."""
+        return self.optimiser.endswith("inside")
 
 
 def run(
@@ -76,21 +94,20 @@ def run(
     ):
         count_in(name, value, 1, most)
     count_in("memory", memory, 0, 2**50)
-    found = planning(classes, dim, batch, DEVICES[device], k, optimiser, memory)
+    wanted = Wanted(classes, dim, batch, device, k, optimiser, memory)
+    found = planning(wanted)
     if measure:
-        found["measured"] = measured(classes, dim, batch, k, optimiser, memory or None)
+        found["measured"] = measured(wanted)
     if json_:
         print(json.dumps(found))
         return
-    show(found, device, classes, dim, batch, memory)
-    print(f"\nNext: {advice(found, classes, dim, batch, device, k, optimiser, memory, measure=measure)}")
+    show(found, wanted)
+    print(f"\nNext: {advice(found, wanted, measure=measure)}")
 
 
-def advice(
-    found: dict[str, Any], classes: int, dim: int, batch: int, device: str, k: int, optimiser: str, memory: int, *,
-    measure: bool,
-) -> str:  # fmt: skip
+def advice(found: dict[str, Any], wanted: Wanted, *, measure: bool) -> str:
     """What to type next: the head, where it fits, else the nearest plan that does."""
+    classes, dim, batch, device, k, optimiser, memory = wanted
     if found["fits"]:
         head = f"head = arcwise.Head({dim}, {classes}, k={k}" + (f", memory={memory})" if memory else ")")
         head += {
@@ -100,7 +117,7 @@ def advice(
         return head if measure else f"{head}; or add --measure"
     for narrower in (dim, dim // 2, dim // 4, dim // 8):
         for other in ("adamw-inside", "sgd-inside") if optimiser.startswith("adamw") else ("sgd-inside",):
-            if narrower and planning(classes, narrower, batch, DEVICES[device], k, other, memory)["fits"]:
+            if narrower and planning(wanted._replace(dim=narrower, optimiser=other))["fits"]:
                 words = ["--classes", classes, "--dim", narrower, "--batch", batch, "--device", device]
                 words += ["--k", k, "--optimiser", other] + (["--memory", memory] if memory else [])
                 return f"arcwise plan {shlex.join(map(str, words))}"
@@ -109,14 +126,15 @@ def advice(
     )
 
 
-def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimiser: str, memory: int) -> dict[str, Any]:
+def planning(wanted: Wanted) -> dict[str, Any]:
     """The plan in numbers: bytes by purpose, seconds of a step, the engine and the reasons."""
     from arcwise.ops import FUSED_FROM
-    from arcwise.ops.plan import allowance, cost, planned, up
+    from arcwise.ops.plan import PIECE, allowance, cost, planned, up
 
-    moving, states = optimiser.endswith("inside"), 2 if optimiser.startswith("adamw") else 1
-    w, padded = classes * k * dim * 4, classes * k * up(dim, 8) * 4
-    fused = dim % 8 == 0 if moving else batch * classes * k >= FUSED_FROM
+    classes, dim, batch, _, k, optimiser, memory = wanted
+    device, moving, states = DEVICES[wanted.device], wanted.moving, 2 if optimiser.startswith("adamw") else 1
+    w, padded = classes * k * dim * 4, classes * k * up(dim, PIECE) * 4
+    fused = dim % PIECE == 0 if moving else batch * classes * k >= FUSED_FROM
     budget = memory or allowance(int(device.memory), moving=moving)
     plan = planned(batch, classes, k, dim, size=2, memory=budget, gradient=0 if moving else 4)
     spent = cost(batch, classes, k, dim, plan, state=states if moving else 0)
@@ -124,7 +142,7 @@ def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimis
         "prototypes": w,
         "gradient of the prototypes": 0 if moving else w,
         "state of the optimiser": states * w,
-        "copies of both, for 8 does not divide the dimension": 0 if moving or dim % 8 == 0 else 2 * padded,
+        "copies of both, for 8 does not divide the dimension": 0 if moving or padded == w else 2 * padded,
         "working memory": spent.working,
         "embeddings and their gradient": 4 * batch * dim * 4,
     }
@@ -139,32 +157,32 @@ def planning(classes: int, dim: int, batch: int, device: Device, k: int, optimis
     }  # fmt: skip
 
 
-def show(found: dict[str, Any], device: str, classes: int, dim: int, batch: int, memory: int) -> None:
+def show(found: dict[str, Any], wanted: Wanted) -> None:
     """The plan for a person."""
-    gib = 2.0**30
+    classes, dim, batch, device, _, _, memory = wanted
     working = found["bytes"]["working memory"]
     print(f"{classes:,} classes of {dim} numbers, batch {batch:,}, bf16 products on one {device}\n")
     for name, size in found["bytes"].items():
         if size:
-            print(f"{size / gib:10.2f} GiB  {name}")
+            print(f"{size / GIB:10.2f} GiB  {name}")
     print(
-        f"{found['total'] / gib:10.2f} GiB  of {found['device'] / gib:.0f}: {'fits' if found['fits'] else 'too much'}\n"
+        f"{found['total'] / GIB:10.2f} GiB  of {found['device'] / GIB:.0f}: {'fits' if found['fits'] else 'too much'}\n"
     )
     print(f"{1e3 * found['seconds']:10.2f} ms   forward and backward of the head, estimated")
     if found["seconds_of_the_optimiser"]:
         print(f"{1e3 * found['seconds_of_the_optimiser']:10.2f} ms   the optimiser's step on the prototypes after it")
     if memory and working > memory:
         print(f"\n{memory:,} bytes are not enough for the smallest block: {working:,} will be used.")
-    describe(found, gib)
+    describe(found)
     if "measured" in found:
         took = found["measured"]
         print(f"\nmeasured on {took['device']}: {1e3 * took['seconds']:.2f} ms,", end=" ")
-        print(f"{took['bytes'] / gib:.2f} GiB of working memory")
+        print(f"{took['bytes'] / GIB:.2f} GiB of working memory")
         if device not in took["device"].lower().replace(" ", ""):
             print(f"(the plan above is for one {device})")
 
 
-def describe(found: dict[str, Any], gib: float) -> None:
+def describe(found: dict[str, Any]) -> None:
     """The engine, and why it is this one."""
     if found["engine"] != "triton":
         why = {
@@ -175,7 +193,7 @@ def describe(found: dict[str, Any], gib: float) -> None:
         return
     plan = found["plan"]
     kept = "in the place of the gradient" if plan["room"] == "gradient" else "in memory of their own"
-    print(f"\nengine triton: the logits would be {found['logits'] / gib:.1f} GiB in float32 and are never built.")
+    print(f"\nengine triton: the logits would be {found['logits'] / GIB:.1f} GiB in float32 and are never built.")
     print(
         f"blocks of {plan['block']:,} classes; units of w {'kept' if plan['keep_units'] else 'computed twice'}; ",
         end="",
@@ -183,14 +201,14 @@ def describe(found: dict[str, Any], gib: float) -> None:
     print(f"{found['products']:.2f} products a step" + (f", cosines kept {kept}" if plan["kept"] else "") + ".")
 
 
-def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory: int | None) -> dict[str, Any]:
+def measured(wanted: Wanted) -> dict[str, Any]:
     """Median seconds and working memory of the step on this machine's GPU."""
     import torch
 
     if not torch.cuda.is_available():
         raise ArcwiseError("--measure needs a GPU, and there is none here. Leave it out for the plan alone.")
     try:
-        seconds, peak = timed(classes, dim, batch, k, optimiser, memory)
+        seconds, peak = timed(wanted)
     except torch.cuda.OutOfMemoryError:
         raise ArcwiseError(
             f"this does not fit on {torch.cuda.get_device_name()}. Leave --measure out for the plan."
@@ -198,14 +216,15 @@ def measured(classes: int, dim: int, batch: int, k: int, optimiser: str, memory:
     return {"device": torch.cuda.get_device_name(), "seconds": seconds, "bytes": peak}
 
 
-def timed(classes: int, dim: int, batch: int, k: int, optimiser: str, memory: int | None) -> tuple[float, int]:
+def timed(wanted: Wanted) -> tuple[float, int]:
     """Median seconds of steps that follow each other, and the peak of bytes beyond w, its gradient and the inputs."""
     import torch
 
     from arcwise import optim
     from arcwise.heads import Head
 
-    head = Head(dim, classes, k=k, memory=memory, device="cuda")
+    classes, dim, batch, _, k, optimiser, memory = wanted
+    head = Head(dim, classes, k=k, memory=memory or None, device="cuda")
     inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
     mover = None if inside is None else inside(head, lr=0.1)
     x, y = torch.randn(batch, dim, device="cuda", requires_grad=True), torch.randint(classes, (batch,), device="cuda")

@@ -19,9 +19,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from arcwise.admit import INTEGERS, admit_rows
+from arcwise.admit import admit_labels
 from arcwise.errors import ArcwiseError, count_at_least, number_in, one_of
 from arcwise.ops.eager import chunked, eager
+from arcwise.ops.plan import PIECE
 from arcwise.ops.update import Mover
 from arcwise.sphere import Others, nearest_centre, normalise
 
@@ -85,9 +86,7 @@ def split_lse(
         raise ArcwiseError(f"x must be float32 or float64 of shape (b, d), got {x.dtype} {tuple(x.shape)}.")
     if w.ndim not in (2, 3) or w.shape[-1] != x.shape[1] or w.numel() == 0:
         raise ArcwiseError(f"w must have shape (c, {x.shape[1]}) or (c, k, {x.shape[1]}), got {tuple(w.shape)}.")
-    if y.dtype not in INTEGERS:
-        raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {y.dtype}. Pass y.long().")
-    admit_rows(x, y)
+    admit_labels(x, y)
     y = y.long()
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     memory = None if memory is None else count_at_least("memory", memory, 1)
@@ -121,8 +120,7 @@ def usable_skip(skip: float, engine: str) -> float:
 def chosen(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:
     """The engine that `auto` picks: what is quickest for this device and this many cosines."""
     on_gpu = x.device.type == "cuda"
-    fitting = x.shape[1] % 8 == 0 if moving else cosines >= FUSED_FROM
-    if on_gpu and fitting and fused_problem(x) is None:
+    if on_gpu and (moving or cosines >= FUSED_FROM) and why_not("triton", x, moving=moving) is None:
         return "triton"
     return "chunked" if moving or cosines >= (CHUNKED_FROM_GPU if on_gpu else CHUNKED_FROM_CPU) else "eager"
 
@@ -134,8 +132,8 @@ def why_not(engine: str, x: Float[Tensor, "b d"], *, moving: bool) -> str | None
     if engine != "triton":
         return None
     problem = fused_problem(x)
-    if problem is None and moving and x.shape[1] % 8:
-        problem = f"an optimiser in the backward pass needs a dimension that 8 divides there, and this is {x.shape[1]}."
+    if problem is None and moving and x.shape[1] % PIECE:
+        problem = f"an optimiser in the backward pass needs a dimension that {PIECE} divides, and this is {x.shape[1]}."
     return problem and f'engine="triton" cannot run here: {problem} Take engine="auto".'
 
 
@@ -143,8 +141,6 @@ def fused_problem(x: Float[Tensor, "b d"]) -> str | None:
     """Why the fused engine cannot take this batch; None where it can."""
     if x.dtype != torch.float32:
         return f"it works in float32, and x is {x.dtype}."
-    if not len(x):
-        return "the batch is empty."
     if (missing := triton_missing()) is not None:
         return missing
     if x.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from arcwise.errors import ArcwiseError
 from arcwise.ops import triton as kernels
-from arcwise.ops.plan import TILE, Plan, allowance, parts, planned, up
+from arcwise.ops.plan import PIECE, TILE, Plan, allowance, parts, planned, up
 from arcwise.ops.triton import MODES, Block, Reshaping, Running, Settings, Slopes, resident
 from arcwise.ops.update import Mover, all_finite
-from arcwise.sphere import Others
+from arcwise.sphere import Others, blocks
 
 PRODUCTS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -52,7 +52,7 @@ def fused(
     """
     if products not in PRODUCTS or x.dtype != torch.float32:
         raise ArcwiseError(f'engine="triton" multiplies float32, bfloat16 or float16, not {products}: take "chunked".')
-    spare = up(w.shape[-1], 8) - w.shape[-1]  # rows of w are read in pieces of 16 bytes
+    spare = up(w.shape[-1], PIECE) - w.shape[-1]
     x, w = (F.pad(v, (0, spare)) if spare else v for v in (x, w))
     if w.data_ptr() % 16 or not w.is_contiguous():
         if mover is not None:
@@ -84,8 +84,8 @@ class Fused(torch.autograd.Function):
         d_w = torch.empty_like(w) if plan.room == "gradient" and plan.kept else None
         inverse, units = x.new_empty(w.shape[:2]), room_for_units(operand, len(w), one, plan)
         kept = room_for_cosines(operand, d_w, len(w), plan)
-        blocks = blocks_of(w, inverse, units, kept, plan)
-        for block in with_units(blocks, one, at_once=plan.keep_units):
+        every = blocks_of(w, inverse, units, kept, plan)
+        for block in with_units(every, one, at_once=plan.keep_units):
             kernels.take_in(block, operand, y, reshaping, running, one)
         lse, other = kernels.combine(running, one)
         ctx.save_for_backward(
@@ -124,12 +124,12 @@ class FusedGradient(torch.autograd.Function):
         if one.products == torch.float16:
             fit = headroom(d_lse, d_cos, one)
             d_lse, d_cos, unscale = d_lse * fit, d_cos * fit, fit.reciprocal()
-        blocks = blocks_of(w, inverse, room[: first.units], kept, plan)
+        every = blocks_of(w, inverse, room[: first.units], kept, plan)
         shares = lse.new_empty(plan.shares, len(y), one.deep)
-        g = operand.new_empty(len(blocks[0].unit), up(len(y), 16))
+        g = operand.new_empty(len(every[0].unit), up(len(y), 16))
         radial = lse.new_empty(parts(len(y), TILE) * len(g))
         counted = y.new_empty(parts(len(y), TILE) * parts(plan.block, TILE), dtype=torch.int32) if one.skip else lse
-        for block in blocks:
+        for block in every:
             if not plan.keep_units:
                 kernels.write_units(block.rows, block.unit, block.inverse, one)
             slopes = Slopes(g[: len(block.unit)], radial, counted)
@@ -150,47 +150,45 @@ class FusedGradient(torch.autograd.Function):
 
 def room_for_units(operand: Tensor, c: int, one: Settings, plan: Plan) -> list[Tensor]:
     """Memory for the units of every block where they are kept, else of one block for all."""
-    sizes = [up(min(plan.block, c - start), TILE) for start in range(0, c, plan.block)]
+    sizes = [up(some.stop - some.start, TILE) for some in blocks(c, plan.block)]
     return [operand.new_empty(one.k * size, one.deep) for size in (sizes if plan.keep_units else sizes[:1])]
 
 
 def room_for_cosines(operand: Tensor, d_w: Tensor | None, c: int, plan: Plan) -> list[Tensor]:
     """Memory for the cosines of the blocks that keep them, in the place of their gradient where that is the plan."""
-    starts, wide = range(0, c, plan.block), up(len(operand), 16)
-    sizes = [min(plan.block, c - start) for start in starts]
+    wide, every = up(len(operand), 16), [(some.start, some.stop - some.start) for some in blocks(c, plan.block)]
     if plan.room == "own":
-        return [operand.new_empty(size, wide, dtype=torch.int16) for size in sizes[: plan.kept]]
+        return [operand.new_empty(n, wide, dtype=torch.int16) for _, n in every[: plan.kept]]
     if d_w is None:
         return []
     place = d_w.view(torch.int16)
     each = place.stride(0)
-    return [place.as_strided((n, wide), (wide, 1), start * each) for start, n in zip(starts, sizes, strict=True)]
+    return [place.as_strided((n, wide), (wide, 1), start * each) for start, n in every]
 
 
 def blocks_of(w: Tensor, inverse: Tensor, units: list[Tensor], kept: list[Tensor], plan: Plan) -> list[Block]:
     """The blocks of w with their room."""
-    blocks = []
-    for number, start in enumerate(range(0, len(w), plan.block)):
-        some = slice(start, start + plan.block)
-        unit = units[number if plan.keep_units else 0][: w.shape[1] * up(len(w[some]), TILE)]
-        blocks.append(Block(start, w[some], inverse[some], unit, kept[number] if number < len(kept) else None))
-    return blocks
+    found = []
+    for number, some in enumerate(blocks(len(w), plan.block)):
+        unit = units[number if plan.keep_units else 0][: w.shape[1] * up(some.stop - some.start, TILE)]
+        found.append(Block(some.start, w[some], inverse[some], unit, kept[number] if number < len(kept) else None))
+    return found
 
 
-def with_units(blocks: list[Block], one: Settings, *, at_once: bool) -> Iterator[Block]:
+def with_units(every: list[Block], one: Settings, *, at_once: bool) -> Iterator[Block]:
     """Each block once its units are there.
 
     Where all blocks keep theirs, a second stream writes those of the next while the last one's products run: the one is
     a matter of memory, the other is not.
     """
-    if not at_once or len(blocks) == 1 or blocks[0].unit.device.type != "cuda":
-        for block in blocks:
+    if not at_once or len(every) == 1 or every[0].unit.device.type != "cuda":
+        for block in every:
             kernels.write_units(block.rows, block.unit, block.inverse, one)
             yield block
         return
-    here, ahead = torch.cuda.current_stream(), side_stream(blocks[0].unit.device)
+    here, ahead = torch.cuda.current_stream(), side_stream(every[0].unit.device)
     ahead.wait_stream(here)
-    for block in blocks:
+    for block in every:
         with torch.cuda.stream(ahead):
             kernels.write_units(block.rows, block.unit, block.inverse, one)
             done = ahead.record_event()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 TILE = 128  # samples and classes of a tile; two of them fit a multiprocessor, so that one computes while one sums
 BLOCK_CELLS = 2**27  # slopes of one block: 256 MiB in bf16; in few large blocks a step is few launches
+PIECE = 8  # rows of w are read in pieces of 16 bytes: eight numbers where they are bf16
 SHARE = 12  # of the device's memory, one part in so many is what `auto` allows
 LEAST = 256 * 2**20
 KEPT_UP_TO = 256.0  # at this s the rounding of a kept cosine moves a softmax by as much as bf16 rounds it
@@ -36,20 +37,38 @@ def planned(
     >>> planned(1024, 1_000_000, 1, 512, size=2, memory=2**31, gradient=4)
     Plan(block=131072, keep_units=True, room='gradient', kept=8, shares=8)
     """
-    wide, deep, classes = up(b, 16), up(d, 64), up(c, TILE)
-    shares = max(1, programs // (parts(b, TILE) * parts(deep, TILE)))
-    slopes, unit, cosines = k * (wide * size + 4 * parts(b, TILE)), k * deep * size, 2 * wide
-    left = memory - shares * b * deep * 4
-    block = min(classes, max(TILE, min(BLOCK_CELLS // (k * wide), left // (slopes + unit)) // TILE * TILE))
-    left -= block * slopes
-    keep_units = classes * unit <= left
-    left -= (classes if keep_units else block) * unit
+    classes, each = up(c, TILE), PerClass.of(b, k, d, size)
+    shares = max(1, programs // (parts(b, TILE) * parts(up(d, 64), TILE)))
+    left = memory - shares_bytes(shares, b, d)
+    most = min(BLOCK_CELLS // (k * up(b, 16)), left // (each.slopes + each.unit))
+    block = min(classes, max(TILE, most // TILE * TILE))
+    left -= block * each.slopes
+    keep_units = classes * each.unit <= left
+    left -= (classes if keep_units else block) * each.unit
     # float32 would lose digits, at a large s so would bf16, and sub-centres would have to be kept as well.
     keepable = k == 1 and size == 2 and s <= KEPT_UP_TO
-    if keepable and cosines <= d * gradient:
+    if keepable and each.cosines <= d * gradient:
         return Plan(block, keep_units, "gradient", parts(c, block), shares)
-    kept = min(parts(c, block), max(0, left) // (block * cosines)) if keepable else 0
+    kept = min(parts(c, block), max(0, left) // (block * each.cosines)) if keepable else 0
     return Plan(block, keep_units, "own", kept, shares)
+
+
+class PerClass(NamedTuple):
+    """Bytes of one class: its slopes with the sums beside them, its units, and its cosines where they are kept."""
+
+    slopes: int
+    unit: int
+    cosines: int
+
+    @classmethod
+    def of(cls, b: int, k: int, d: int, size: int) -> PerClass:
+        """For a batch, sub-centres, a dimension and the size of a number in the products."""
+        return cls(k * (up(b, 16) * size + 4 * parts(b, TILE)), k * up(d, 64) * size, 2 * up(b, 16))
+
+
+def shares_bytes(shares: int, b: int, d: int) -> int:
+    """Bytes of the shares in which the gradient of x is summed up."""
+    return shares * b * up(d, 64) * 4
 
 
 def allowance(total: int, *, moving: bool = False) -> int:
@@ -99,8 +118,9 @@ def cost(b: int, c: int, k: int, d: int, plan: Plan, *, size: int = 2, w: int = 
     again = 0 if plan.keep_units else weights + units
     second = again + cosines + (1 - kept) * units + slopes  # cosines read or units, slopes written
     to_x, to_w = slopes + units, slopes + 2 * weights + 2 * state * rows * d * 4
-    working = plan.shares * b * up(d, 64) * 4 + plan.block * k * (up(b, 16) * size + 4 * parts(b, TILE))
-    working += (up(c, TILE) if plan.keep_units else plan.block) * k * up(d, 64) * size
-    working += plan.kept * plan.block * up(b, 16) * 2 if plan.room == "own" else 0
+    each = PerClass.of(b, k, d, size)
+    working = shares_bytes(plan.shares, b, d) + plan.block * each.slopes
+    working += (up(c, TILE) if plan.keep_units else plan.block) * each.unit
+    working += plan.kept * plan.block * each.cosines if plan.room == "own" else 0
     drag = 1.0 if k == 1 else 1.32  # measured, H200
     return Cost((4 - kept) * 2.0 * b * rows * d, first + second + to_x + to_w, working, drag)

@@ -29,11 +29,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from arcwise.ops.plan import TILE, parts
 from arcwise.ops.update import Update
-from arcwise.sphere import TINY
+from arcwise.sphere import EMPTY, TINY
 
 LOG2E = math.log2(math.e)
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 MODES = {None: 0, "curricular": 1, "mv": 2, "mv-fixed": 3, "filter": 4}
+NO_CLASS = tl.constexpr(EMPTY)
 FIXED = tl.constexpr(32512.0)  # cosines up to 1.007 are kept as whole multiples of 1/FIXED, finer than fp16 near 1
 WHOLE = tl.constexpr(1.5 * 2**23)  # a float32 of this size is a whole number, which its last bits hold
 WHOLE_BITS = tl.constexpr(0x4B400000)
@@ -206,7 +207,7 @@ def reshaped(cos, above, t, MODE: tl.constexpr):
     if MODE == 3:
         return tl.where(cos > above, cos + (t - 1.0), cos)
     if MODE == 4:
-        return tl.where(cos > above, -1e30, cos)
+        return tl.where(cos > above, NO_CLASS, cos)
     return cos
 
 
@@ -330,7 +331,7 @@ def lse_kernel(
     before = here & (start > 0)  # the first block finds nothing there yet
     m = tl.load(top + slot, mask=before, other=-float("inf"))
     e = tl.load(total + slot, mask=before, other=0.0)
-    largest = tl.load(best + slot, mask=before, other=-1e30)
+    largest = tl.load(best + slot, mask=before, other=NO_CLASS)
     j = tl.arange(0, BN)
     for block in tl.range(group, tl.cdiv(n, BN), tl.num_programs(0) // tiles):
         cos = dots(x, tile * BM, unit, block * BN, BM, BN, D, BK, PRECISION, UPCAST)
@@ -343,9 +344,9 @@ def lse_kernel(
                 kept.store([block * BN + part * (BN // 4), tile * BM], fixed(quarter(cos, part, BM, BN)).T)
         mine = own - block * BN
         if tl.max(tl.where((mine >= 0) & (mine < BN), 1, 0), 0) > 0:
-            cos = tl.where(j[None, :] == mine[:, None], -1e30, cos)
+            cos = tl.where(j[None, :] == mine[:, None], NO_CLASS, cos)
         if (block + 1) * BN > n:
-            cos = tl.where((block * BN + j < n)[None, :], cos, -1e30)
+            cos = tl.where((block * BN + j < n)[None, :], cos, NO_CLASS)
         z = reshaped(cos, limit, strength, MODE)
         higher = tl.maximum(m, tl.max(z, 1))
         e = e * tl.exp2((m - higher) * scale) + tl.sum(tl.exp2((z - higher[:, None]) * scale), 1)
@@ -376,7 +377,7 @@ def combine_kernel(top, total, best, lse, other, b, groups, s, scale, BM: tl.con
     """lse[i] and the largest other cosine, from those of the groups."""
     i = tl.program_id(0) * BM + tl.arange(0, BM)
     here = i < b
-    m, largest = tl.full((BM,), -float("inf"), tl.float32), tl.full((BM,), -1e30, tl.float32)
+    m, largest = tl.full((BM,), -float("inf"), tl.float32), tl.full((BM,), NO_CLASS, tl.float32)
     for group in range(groups):
         m = tl.maximum(m, tl.load(top + group * b + i, mask=here, other=0.0))
         largest = tl.maximum(largest, tl.load(best + group * b + i, mask=here, other=0.0))
@@ -435,7 +436,7 @@ def slopes_kernel(
     own = (tl.load(y + i, mask=here, other=-1) - start).to(tl.int32)
     meets_own = tl.max(tl.where((own >= block * BN) & (own < block * BN + BN), 1, 0), 0) > 0
     level = tl.load(lse + i, mask=here, other=0.0)
-    level = tl.where(level < -1e20, 0.0, level) * log2e  # no other class counts: each is exp(-1e30 s), which is 0
+    level = tl.where(level < -1e20, 0.0, level) * log2e  # no other class counts: each is exp(EMPTY s), which is 0
     weight = tl.load(d_lse + i, mask=here, other=0.0) * s
     nearest = tl.zeros((BN, BM), tl.int8)
     if KEEP:
@@ -447,9 +448,9 @@ def slopes_kernel(
             nearest = tl.where(other > cos, kk, nearest).to(tl.int8)
             cos = tl.maximum(cos, other, propagate_nan=tl.PropagateNan.ALL)
     if meets_own:
-        cos = tl.where(j[:, None] == own[None, :], -1e30, cos)
+        cos = tl.where(j[:, None] == own[None, :], NO_CLASS, cos)
     if (block + 1) * BN > n:
-        cos = tl.where((j < n)[:, None], cos, -1e30)
+        cos = tl.where((j < n)[:, None], cos, NO_CLASS)
     limit = tl.load(above + i, mask=here, other=0.0)[None, :] if MODE else 0.0
     strength = tl.load(t) if MODE else 0.0
     z = reshaped(cos, limit, strength, MODE) * scale

@@ -69,9 +69,10 @@ def built(
     model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
     torch.manual_seed(stream("head", config.seed))
     head = built_head(config.head, model.dim, images.classes)
-    problem = why_not(config.head.engine, torch.empty(1, model.dim, device=device), moving=config.head.inside)
-    if isinstance(head, Head) and problem is not None:
-        raise ArcwiseError(f"head.engine: {problem}")
+    if isinstance(head, Head):
+        one = torch.empty(1, model.dim, device=device)
+        if (problem := why_not(head.engine, one, moving=config.head.inside)) is not None:
+            raise ArcwiseError(f"head.engine: {problem}")
     if config.train.margin_warmup and isinstance(head, Head) and has_more_than_psi(head):
         raise ArcwiseError(
             f"train.margin_warmup raises psi from the cosine, and {config.head.kind} changes more: set it to 0."
