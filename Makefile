@@ -3,20 +3,33 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check soak bench docs clean
+.PHONY: demo test quick format lint types layers check soak bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --out runs/demo
 
+# One process per core with one thread each: processes that all take every core wait for one another.
+# A file's tests stay in one process, because they share the runs trained for them.
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder
 
-check: $(READY)
+# What needs no test to be seen, side by side; one that fails does not hide the others.
+quick: $(READY)
+	$(MAKE) --no-print-directory --keep-going --jobs 4 format lint types layers
+
+format: $(READY)
 	$(BIN)/ruff format --check .
+
+lint: $(READY)
 	$(BIN)/ruff check .
+
+types: $(READY)
 	$(BIN)/pyright
+
+layers: $(READY)
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow"
+
+check: quick test
 
 soak: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -100,7 +100,7 @@ CONTENDERS: dict[str, tuple[Callable[[int], nn.Module], int]] = {  # and the mos
 }
 
 
-def measured(head: nn.Module, b: int, classes: int, steps: int, *, record: bool) -> dict[str, float]:
+def all_metrics(head: nn.Module, b: int, classes: int, steps: int, *, record: bool) -> dict[str, float]:
     """Milliseconds launched and recorded, GiB beyond what must be there, and the loss."""
     torch.manual_seed(0)
     x = torch.randn(b, DIM, device="cuda", requires_grad=True)
@@ -188,7 +188,7 @@ def contend(name: str, make: Callable[[int], nn.Module], b: int, classes: int, s
     try:
         with torch.device("cuda"):
             head = make(classes)
-        row = measured(head, b, classes, steps, record=name.startswith(RECORDED))
+        row = all_metrics(head, b, classes, steps, record=name.startswith(RECORDED))
         cells = [
             f"{row[key]:.{digits}f}" for key, digits in (("launched", 2), ("recorded", 2), ("GiB", 2), ("loss", 3))
         ]

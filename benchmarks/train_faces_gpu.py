@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from arcwise.config import overridden
+from arcwise.config import override
 from arcwise.data import Images, Splits
 from arcwise.recipes import recipe
 from arcwise.records import Run
-from arcwise.train.device import chosen_device, fast_products
+from arcwise.train.device import device_for, fast_products
 from arcwise.train.loop import Trainer
-from arcwise.train.setup import resolved
+from arcwise.train.setup import resolve
 
 CLASSES = 93_431
 
@@ -45,14 +45,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--set", action="append", default=[], help="a setting, as for arcwise train")
     args = parser.parse_args()
-    config = overridden(recipe("faces-r50"), [f"train.batch={args.batch}", *args.set])
+    config = override(recipe("faces-r50"), [f"train.batch={args.batch}", *args.set])
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (8 * args.batch, 112, 112, 3), dtype=np.uint8)
     names = tuple(map(str, range(CLASSES)))
     images = Images(pixels=pixels, y=random.integers(0, CLASSES, len(pixels)), names=names)
     splits = Splits(train=images, test=images)
-    device = chosen_device("cuda")
-    config = resolved(replace(config, recipe="faces-r50"), splits)
+    device = device_for("cuda")
+    config = resolve(replace(config, recipe="faces-r50"), splits)
     with tempfile.TemporaryDirectory() as folder, fast_products(device):
         trainer = Trainer(Run(Path(folder)), config, splits, device=device)
         trainer.enter_epoch(0)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from arcwise.config import Config, overridden
+from arcwise.config import Config, override
 from arcwise.data import Images, Splits, load
 from arcwise.recipes import recipe
 from arcwise.records import Run
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="a setting, as for arcwise train")
     args = parser.parse_args()
     settings = [f"data.source={args.data}", "data.unseen=", f"data.limit={args.images}", "data.shift=2", *args.set]
-    config = overridden(recipe("mnist5-2d"), settings)
+    config = override(recipe("mnist5-2d"), settings)
     splits = load(config.data)
     speeds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,99 +1,48 @@
-"""Five digits on a circle: what a margin does, in a few minutes on a laptop, with a report to keep.
+"""Five digits on a circle: what a margin does, in a few minutes on a laptop, with a report to keep (runs/demo).
 
-    python examples/demo.py --out runs/demo
-
-Trains softmax, softmax with bias, NormFace and ArcFace on the digits 0-4 of MNIST with an embedding of two numbers,
-so that the picture is the embedding itself; 5-9 are the classes nobody has seen. Three seeds each, on a part of
-the data. Leaves report.html, report.pdf, metrics.json, figures and animations, and reuses what is there already.
+Four heads on the digits 0-4 of MNIST with embeddings of two numbers, so that the picture is the embedding itself; 5-9 are
+the classes nobody has seen. What is there already is reused, and Ctrl-C saves.
 """
 
-from __future__ import annotations
-
 import argparse
-import shlex
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 
-from arcwise.cli.comparison_display import ComparisonDisplay, print_table
-from arcwise.cli.progress import Counter, clock, size
-from arcwise.cli.report import teller
-from arcwise.compare import compare
-from arcwise.compare.plan import Job
-from arcwise.compare.workers import Stopped, trained
-from arcwise.config import Config, overridden
-from arcwise.data import load
-from arcwise.errors import ArcwiseError, count_in
-from arcwise.recipes import recipe
-from arcwise.report.make import report
-from arcwise.report.subject import subject
+import arcwise
 
-HEADS = ["softmax", "softmax-bias", "normface", "arcface"]
-FULL = "arcwise compare mnist5-2d --heads softmax,softmax-bias,normface,arcface --seeds 5 --set train.snapshots=true"
+HEADS = "softmax,softmax-bias,normface,arcface"
 
 
-def settings(source: str, limit: int, epochs: int) -> Config:
-    """The published experiment on a part of MNIST, or the same on scikit-learn's digits where MNIST cannot be had."""
-    base = overridden(recipe("mnist5-2d"), [f"data.limit={limit}", f"train.epochs={epochs}", "train.snapshots=true"])
-    small = overridden(
-        base, ["data.source=digits[0-4]", "data.limit=0", f"train.epochs={5 * epochs}", "train.batch=64"]
-    )
-    if source == "digits":
-        return small
+def config(source: str, limit: int, epochs: int, progress: arcwise.Progress) -> arcwise.Config:
+    """A part of the published experiment, or the same on digits of 8 x 8 where MNIST cannot be had."""
+    base = arcwise.override(arcwise.recipe("mnist5-2d"), [f"train.epochs={epochs}", "train.snapshots=true"])
     try:
-        load(base.data, tell=Counter(size))
-        return base
-    except ArcwiseError as error:
-        note = "MNIST cannot be had, so this demo takes scikit-learn's digits (8 x 8 pixels) in its place."
-        print(f"\n{error}\n\n{note}\n", file=sys.stderr)
-        return small
-
-
-def imbalanced(base: Config) -> Config:
-    """Softmax with bias on classes of unequal size, to see what its biases learn."""
-    skewed = overridden(base, ["head.name=softmax-bias", "data.imbalance=20", "train.snapshots=false"])
-    return replace(skewed, seed=0)
+        arcwise.load(source, unseen="5-9", tell=progress)
+    except arcwise.ArcwiseError as error:
+        print(f"{error}\n\nMNIST cannot be had, so this demo takes scikit-learn's digits in its place.\n")
+        source = "digits[0-4]"
+    small = ["data.limit=0", f"train.epochs={5 * epochs}", "train.batch=64"] if "digits" in source else []
+    return arcwise.override(base, [f"data.source={source}", f"data.limit={limit}", *small])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
-    parser.add_argument("--data", choices=("mnist", "digits"), default="mnist")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--limit", type=int, default=10_000, help="training images")
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--data", choices=("mnist[0-4]", "digits[0-4]"), default="mnist[0-4]")
+    for name, default in (("--seeds", 3), ("--limit", 10_000), ("--epochs", 6), ("--workers", 2)):
+        parser.add_argument(name, type=int, default=default)
     args = parser.parse_args()
-    began = time.monotonic()
-    seeds, workers = count_in("--seeds", args.seeds, 1, 100), count_in("--workers", args.workers, 1, 64)
-    base = settings(args.data, args.limit, args.epochs)
-    skewed = Job(head="softmax-bias", seed=0, path=args.out / "imbalanced", config=imbalanced(base))
-    runs = len(HEADS) * seeds + 1
-    print(f"{runs} runs on {base.data.source}. Ctrl-C saves, and the same command goes on.", file=sys.stderr)
-    with ComparisonDisplay(runs) as display:
-        command = shlex.join(["python", *sys.argv])
-        _, table = compare(
-            base, HEADS, args.out, seeds=list(range(seeds)), workers=workers, listener=display, command=command
-        )
-        trained([skewed], workers=1, listener=display)
-    written = report(subject([args.out, skewed.path]), args.out, tell=teller())
-    print(file=sys.stderr)
-    print_table(table)
-    print(
-        f"\nThis was a part of the data: {args.limit:,} images, {args.epochs} epochs. The whole experiment:\n  {FULL}\n"
-    )
-    for path in [*written[:3], args.out / "figures", args.out / "animations"]:
-        print(f"  {path}")
-    print(f"Done in {clock(time.monotonic() - began)}. Next: open {args.out / 'report.html'}")
+    with arcwise.Progress() as progress:
+        base = config(args.data, args.limit, args.epochs, progress)
+        _, table = arcwise.compare(base, HEADS, args.out, seeds=args.seeds, workers=args.workers, listener=progress)
+        skewed = ["head.name=softmax-bias", "data.imbalance=20", "train.snapshots=false"]
+        bias = arcwise.train(base, args.out / "imbalanced", settings=skewed, resume=True, listener=progress)
+        written = arcwise.report([args.out, bias.path], args.out, tell=progress)
+    print(f"\n{table}\n\nA part of the experiment. The whole: arcwise compare mnist5-2d --heads {HEADS} --seeds 5")
+    print("\n".join(f"  {path}" for path in written[:3]), f"\nNext: open {written[0]}")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (Stopped, KeyboardInterrupt):
-        print("\nstopped; the runs are saved. The same command goes on.", file=sys.stderr)
-        sys.exit(130)
-    except ArcwiseError as error:
-        print(f"\narcwise: {error}", file=sys.stderr)
-        sys.exit(1)
+    except arcwise.ArcwiseError as error:
+        raise SystemExit(f"\narcwise: {error}") from None

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from arcwise.backbones import BACKBONES, backbone
+from arcwise.backbones import BACKBONES, build_backbone
 from arcwise.backbones.iresnet import DEPTHS
 from arcwise.errors import ArcwiseError
 
@@ -15,7 +15,7 @@ from arcwise.errors import ArcwiseError
 def test_every_backbone_takes_any_side_and_channels(name, channels, side):
     if name in ("iresnet50", "iresnet100") and side == 35:
         pytest.skip("the same code as iresnet18, and slower")
-    net = backbone(name, channels=channels, side=side)
+    net = build_backbone(name, channels=channels, side=side)
     assert net(torch.randn(2, channels, side, side)).shape == (2, net.features)
 
 
@@ -24,10 +24,10 @@ def count(module):
 
 
 def test_the_small_networks_are_those_of_the_protocols():
-    simple = backbone("simple_cnn", channels=1, side=28)
+    simple = build_backbone("simple_cnn", channels=1, side=28)
     # 3x3 convolutions 1 -> 32 -> 64 and linear 3136 -> 128 without bias, three batch norms
     assert count(simple) == 9 * 32 + 9 * 32 * 64 + 3136 * 128 + 2 * (32 + 64 + 128)
-    vgg = backbone("vgg8", channels=1, side=28)
+    vgg = build_backbone("vgg8", channels=1, side=28)
     assert vgg.features == 576
     widths = [1, 16, 16, 32, 32, 64, 64]
     convolutions = sum(9 * a * b for a, b in itertools.pairwise(widths))
@@ -35,7 +35,7 @@ def test_the_small_networks_are_those_of_the_protocols():
 
 
 def test_pooling_before_the_relu_is_the_same_function():
-    net = backbone("simple_cnn", channels=1, side=28).eval()
+    net = build_backbone("simple_cnn", channels=1, side=28).eval()
     x = torch.randn(4, 1, 28, 28)
     usual = x
     layers = list(net.body)
@@ -46,7 +46,7 @@ def test_pooling_before_the_relu_is_the_same_function():
 
 def test_iresnets_have_the_sizes_and_names_of_insightface():
     # insightface gives 43.59 M parameters for its r50, the last two layers (fc 25088 -> 512, batch norm) among them.
-    net = backbone("iresnet50", channels=3, side=112)
+    net = build_backbone("iresnet50", channels=3, side=112)
     assert net.features == 25_088
     assert round((count(net) + 25_088 * 512 + 512 + 2 * 512) / 1e6, 2) == 43.59
     names = set(net.state_dict())
@@ -61,9 +61,9 @@ def test_iresnets_have_the_sizes_and_names_of_insightface():
 
 
 def test_timm_models_are_backbones():
-    net = backbone("timm:resnet10t", channels=1, side=40)
+    net = build_backbone("timm:resnet10t", channels=1, side=40)
     assert net(torch.randn(2, 1, 40, 40)).shape == (2, net.features) == (2, 512)
-    tiny = backbone("timm:vit_tiny_patch16_224", channels=3, side=32)
+    tiny = build_backbone("timm:vit_tiny_patch16_224", channels=3, side=32)
     assert tiny(torch.randn(2, 3, 32, 32)).shape == (2, 192)
 
 
@@ -79,4 +79,4 @@ def test_timm_models_are_backbones():
 )
 def test_wrong_backbones_say_what_is_wrong(name, options, says):
     with pytest.raises(ArcwiseError, match=says):
-        backbone(name, **{"channels": 1, "side": 28, **options})
+        build_backbone(name, **{"channels": 1, "side": 28, **options})

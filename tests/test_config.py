@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcwise.config import Config, HeadConfig, TrainConfig, names, overridden
+from arcwise.config import Config, HeadConfig, TrainConfig, override, setting_names
 from arcwise.errors import ArcwiseError
 from arcwise.recipes import RECIPES, recipe
 
@@ -19,7 +19,7 @@ def test_every_recipe_survives_json(name):
 
 @given(st.integers(1, 10**6), st.floats(0, 1e3), st.booleans())
 def test_overrides_have_the_type_of_their_field(epochs, lr, flip):
-    config = overridden(Config(), [f"train.epochs={epochs}", f"train.lr={lr!r}", f"data.flip={flip}"])
+    config = override(Config(), [f"train.epochs={epochs}", f"train.lr={lr!r}", f"data.flip={flip}"])
     assert (config.train.epochs, config.train.lr, config.data.flip) == (epochs, lr, flip)
 
 
@@ -29,8 +29,8 @@ def test_every_setting_can_be_written_as_it_is_shown():
             yield from flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
 
     shown = dict(flat(dataclasses.asdict(Config())))
-    assert list(shown) == names(Config)
-    assert overridden(Config(), [f"{key}={value}" for key, value in shown.items() if key != "head.name"]) == Config()
+    assert list(shown) == setting_names(Config)
+    assert override(Config(), [f"{key}={value}" for key, value in shown.items() if key != "head.name"]) == Config()
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_every_setting_can_be_written_as_it_is_shown():
 )
 def test_wrong_settings_say_what_is_wrong(setting, says):
     with pytest.raises(ArcwiseError, match=says):
-        overridden(Config(), [setting])
+        override(Config(), [setting])
 
 
 def test_another_head_brings_its_own_margin_and_keeps_the_scale():
     base = Config(head=HeadConfig(name="arcface", m=0.5, s=16.0))
-    assert overridden(base, ["head.name=cosface"]).head == HeadConfig(name="cosface", s=16.0)
-    assert overridden(base, ["head.name=softmax"]).head == HeadConfig(name="softmax")
-    assert overridden(base, ["head.m=0.2", "head.name=cosface"]).head == HeadConfig(name="cosface", s=16.0, m=0.2)
-    assert overridden(base, ["head.name=cosface:s=8"]).head.s is None
+    assert override(base, ["head.name=cosface"]).head == HeadConfig(name="cosface", s=16.0)
+    assert override(base, ["head.name=softmax"]).head == HeadConfig(name="softmax")
+    assert override(base, ["head.m=0.2", "head.name=cosface"]).head == HeadConfig(name="cosface", s=16.0, m=0.2)
+    assert override(base, ["head.name=cosface:s=8"]).head.s is None
 
 
 def test_settings_that_belong_together_may_come_in_any_order():
     for settings in (["train.warmup=20", "train.epochs=40"], ["train.epochs=40", "train.warmup=20"]):
-        assert overridden(Config(), settings).train.warmup == 20
+        assert override(Config(), settings).train.warmup == 20
     with pytest.raises(ArcwiseError, match=r"train\.warmup=20 is longer than train\.epochs=10"):
-        overridden(Config(), ["train.warmup=20"])
+        override(Config(), ["train.warmup=20"])
 
 
 def test_json_from_elsewhere_is_checked():

@@ -10,7 +10,8 @@ import torch
 from arcwise.config import ModelConfig
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
-from arcwise.model import Embedder, Preprocessing
+from arcwise.model import Embedder
+from arcwise.records import Preprocessing
 
 LOOK = Preprocessing(side=16, channels=3, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.2))
 

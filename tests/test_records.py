@@ -9,8 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from arcwise.errors import ArcwiseError
-from arcwise.records import FORMAT, Embeddings, Run, write
+from arcwise.config import Config
+from arcwise.errors import ArcwiseError, Busy
+from arcwise.headspec import HeadSpec
+from arcwise.records import FORMAT, Embeddings, Prototypes, Run, read_tensors, write, write_tensors, writing
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -41,11 +43,80 @@ def embeddings(**options):
 
 @pytest.mark.parametrize("half", [False, True])
 def test_embeddings_come_back_as_they_were(tmp_path, half):
-    one = embeddings(prototypes=np.eye(2, 3, dtype=np.float32), index=np.arange(6), about={"epoch": 3})
+    one = embeddings(keys=tuple("abcdeß"), model="f" * 64, about={"epoch": 3})
     two = Embeddings.load(one.save(tmp_path / "e.safetensors", half=half))
     assert np.array_equal(one.x.astype(np.float16) if half else one.x, two.x)
     assert np.array_equal(one.y, two.y) and one.names == two.names and two.about == {"epoch": 3}
-    assert np.array_equal(one.prototypes, two.prototypes) and two.bias is None
+    assert (two.keys, two.model) == (one.keys, one.model)
+
+
+def test_embeddings_need_neither_labels_nor_keys(tmp_path):
+    two = Embeddings.load(Embeddings(np.eye(3, dtype=np.float32)).save(tmp_path / "e.safetensors"))
+    assert two.y is None and two.keys is None and two.names == () and two.dim == 3
+    with pytest.raises(ArcwiseError, match="have no labels"):
+        _ = two.labels
+    assert Embeddings(np.eye(2), np.array([0, 2])).names == ("0", "1", "2")
+    with pytest.raises(ArcwiseError, match="as many keys"):
+        Embeddings(np.eye(2), keys=("a",))
+
+
+def test_keys_with_any_letters_and_none_come_back(tmp_path):
+    keys = ("", "a b/ü.png", "\udcff.jpg", "#3")  # a file name that is no UTF-8 has surrogates
+    path = Embeddings(np.zeros((4, 2), np.float32), keys=keys).save(tmp_path / "e.safetensors")
+    assert Embeddings.load(path).keys == keys
+    assert Embeddings.load(Embeddings(np.zeros((0, 2), np.float32), keys=()).save(path)).keys == ()
+
+
+def test_some_rows_keep_their_labels_and_keys():
+    some = embeddings(keys=tuple("abcdef")).take(np.array([4, 1]))
+    assert some.keys == ("e", "b") and some.y.tolist() == [0, 1]
+
+
+def test_equal_content_gives_equal_bytes_in_whatever_order_it_comes(tmp_path):
+    arrays = {"b": np.arange(3), "a": np.eye(2, dtype=np.float32), "c": np.zeros((0, 3), np.uint8)}
+    meta = {"z": "1", "y": "ü"}
+    one = write_tensors(tmp_path / "1", arrays, meta).read_bytes()
+    two = write_tensors(tmp_path / "2", dict(reversed(arrays.items())), dict(reversed(meta.items()))).read_bytes()
+    assert one == two
+    back, told = read_tensors(tmp_path / "1")
+    assert all(np.array_equal(back[name], value) for name, value in arrays.items()) and told == meta
+    assert all(back[name].dtype == value.dtype for name, value in arrays.items())
+
+
+def test_a_large_file_is_written_piece_by_piece(tmp_path):
+    """Eight tensors of 40 MB that are made when they are written: never more than a few of them are there at once."""
+    import tracemalloc
+
+    from arcwise.records.files import Entry, array_entry
+
+    def entry(number):
+        def pieces():
+            yield from array_entry(np.full(10_000_000, number, np.float32)).pieces()
+
+        return Entry("F32", (10_000_000,), 40_000_000, pieces)
+
+    tracemalloc.start()
+    write_tensors(tmp_path / "large", {str(i): entry(i) for i in range(8)}, {})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6 and (tmp_path / "large").stat().st_size > 320e6
+
+
+def test_a_block_that_raises_leaves_the_old_file(tmp_path):
+    path = write(tmp_path / "a.txt", "old")
+    with pytest.raises(ZeroDivisionError), writing(path) as file:
+        file.write(b"half" * (1 // 0))
+    assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_prototypes_come_back_with_their_head(tmp_path):
+    spec = HeadSpec(name="arcface", title="ArcFace", s=16.0, m=0.5)
+    one = Prototypes(np.ones((2, 3, 4), np.float32), np.zeros(2, np.float32), spec, ("a", "b"), "f" * 64)
+    two = Prototypes.load(one.save(tmp_path / "p.safetensors"))
+    assert two.head == spec and two.names == one.names and two.model == one.model
+    assert np.array_equal(two.w, one.w) and np.array_equal(two.bias, one.bias) and two.dim == 4
+    with pytest.raises(ArcwiseError, match="holds no prototypes"):
+        Prototypes.load(Embeddings(np.eye(2)).save(tmp_path / "e.safetensors"))
 
 
 def test_wrong_embeddings_are_refused(tmp_path):
@@ -60,11 +131,11 @@ def test_wrong_embeddings_are_refused(tmp_path):
 
 def test_a_run_is_created_once_and_opened_often(tmp_path):
     run = Run.create(tmp_path / "run", {"seed": 3}, versions={"torch": "x"})
-    assert Run.open(tmp_path / "run").config == {"seed": 3} and not run.finished
+    assert Run.open(tmp_path / "run").settings == Config(seed=3) and not run.finished and run.metrics == {}
     with pytest.raises(ArcwiseError, match="--resume"):
         Run.create(tmp_path / "run", {})
     with pytest.raises(ArcwiseError, match="is not finished"):
-        _ = run.metrics
+        _ = run.result
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.docx").write_text("")
     with pytest.raises(ArcwiseError, match="holds other files"):
@@ -100,7 +171,7 @@ def test_a_lock_keeps_a_second_process_out_and_dies_with_its_process(tmp_path):
     child = context.Process(target=hold, args=(tmp_path, held), daemon=True)
     child.start()
     assert held.wait(60)
-    with pytest.raises(ArcwiseError, match="another process"), Run(tmp_path).locked():
+    with pytest.raises(Busy, match="another process"), Run(tmp_path).locked():
         pass
     os.kill(child.pid, signal.SIGKILL)
     child.join()

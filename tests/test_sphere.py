@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from arcwise.sphere import angle, blocks, clip, cosines, inverse_length, normalise, sine
+from arcwise.sphere import angle, clip, cosines, inverse_length, normalise, sine, slices
 
 
 def test_normalise_gives_unit_vectors_with_a_tangential_gradient():
@@ -54,8 +54,8 @@ def test_scaling_a_vector_moves_the_distance_and_leaves_the_angle():
     assert abs(between(a, 1.5 * b) - between(a, b)) < 1e-3
 
 
-def test_blocks_cover_everything_once():
+def test_slices_cover_everything_once():
     for total in (0, 1, 7, 100):
         for size in (1, 3, 100, 1000):
-            covered = [i for block in blocks(total, size) for i in range(block.start, block.stop)]
+            covered = [i for block in slices(total, size) for i in range(block.start, block.stop)]
             assert covered == list(range(total))

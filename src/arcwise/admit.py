@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, NotFinite
 from arcwise.sphere import length
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -53,7 +53,7 @@ def admit_embeddings(x: Tensor, w: Tensor, *, checks: bool) -> None:
         norm = length(x.detach().to(working_dtype(x, w)))
         if not bool(torch.isfinite(norm).all()):
             row = int((~torch.isfinite(norm)).nonzero()[0, 0])
-            raise ArcwiseError(
+            raise NotFinite(
                 f"x must be finite; row {row} holds {fault(x[row])}. Look one layer up: a learning rate too high, "
                 "a loss in fp16 without scaling, or a broken input are the usual causes."
             )

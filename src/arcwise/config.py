@@ -1,22 +1,23 @@
-"""Returns the resolved configuration of a run: frozen, checked, typed overrides, JSON there and back; no torch."""
+"""The configuration of a run: frozen, checked, with typed overrides, and JSON there and back."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
+from arcwise.headspec import HeadSpec, parse_named
 
-LINEAR_HEADS = ("softmax", "softmax-bias")
 OPTIMISERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "one-cycle", "cosine", "polynomial")
 SAMPLINGS = ("shuffled", "balanced", "m-per-class")
 BATCH_NORMS = ("train", "frozen")
+FITS = ("crop", "pad", "stretch")
+RESAMPLES = ("bicubic", "bilinear")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +37,8 @@ class DataConfig:
     imbalance: float = 1.0  # train on this many times as many images of the first class as of the last; 1: as they are
     size: int = 0  # side of the square image; 0: as the source has it (folders: 112)
     channels: int = 0  # 1 grey, 3 colour; 0: as the source has it (folders: 3)
+    fit: str = ""  # to a square: crop, pad or stretch; "": as the source does (folders crop, arrays stretch)
+    resample: str = ""  # bicubic or bilinear; "": as the source does (folders bicubic, arrays bilinear)
     broken: str = "skip"  # or "refuse"
     flip: bool = False
     shift: int = 0  # pixels
@@ -53,6 +56,8 @@ class DataConfig:
         count_in("data.size", self.size, 0, 4096)
         number_in("data.rotate", self.rotate, 0.0, 180.0)
         one_of("data.broken", self.broken, ("skip", "refuse"))
+        one_of("data.fit", self.fit, ("", *FITS))
+        one_of("data.resample", self.resample, ("", *RESAMPLES))
         if self.channels not in (0, 1, 3):
             raise ArcwiseError(f"data.channels must be 1 (grey), 3 (colour) or 0 (as they are), got {self.channels}.")
 
@@ -85,19 +90,35 @@ class HeadConfig:
     inside: bool = False  # prototypes step in the backward pass, and no gradient of them is ever kept
 
     @property
+    def spec(self) -> HeadSpec:
+        """The head as one noun: what the name carries, and what stands beside it.
+
+        >>> str(HeadConfig(name="adaface:h=0.3", s=12.0).spec)
+        'adaface:h=0.3,s=12'
+        """
+        spec = HeadSpec.parse(self.name)
+        beside = {key: value for key in ("s", "m", "k") if (value := getattr(self, key)) is not None}
+        for key in beside:
+            if getattr(spec, key) is not None:
+                raise ArcwiseError(
+                    f"head.name={self.name} and head.{key}={beside[key]:g} both set {key}: leave one out."
+                )
+        return replace(spec, **beside)
+
+    @property
     def kind(self) -> str:
         """The name without parameters."""
-        return self.name.split(":")[0].strip().lower()
+        return parse_named(self.name)[0]
 
     @property
     def linear(self) -> bool:
         """Whether this is a plain softmax, which has neither scale nor margin."""
-        return self.kind in LINEAR_HEADS
+        return HeadSpec(name=self.kind).linear
 
     @property
     def names_s(self) -> bool:
         """Whether the name itself carries a scale, as "arcface:m=0.3,s=16" does."""
-        return re.search(r"[:,]\s*s\s*=", self.name) is not None
+        return "s" in parse_named(self.name)[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,6 +223,22 @@ class Config:
             raise ArcwiseError(f"the configuration is no JSON: {error}.") from None
         return from_values(cls, values, where="")
 
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its full name.
+
+        >>> Config(seed=3).flat()["train.epochs"]
+        10
+        """
+        return flat_values(dataclasses.asdict(self))
+
+
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by their full names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat_values(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
 
 def from_values(kind: type, values: Any, *, where: str) -> Any:
     """A dataclass from nested plain values, strictly."""
@@ -215,19 +252,19 @@ def from_values(kind: type, values: Any, *, where: str) -> Any:
         if dataclasses.is_dataclass(hints[key]):
             made[key] = from_values(hints[key], value, where=f"{where}{key}.")  # type: ignore[arg-type]
         else:
-            made[key] = typed(where + key, value, hints[key])
+            made[key] = typed_value(where + key, value, hints[key])
     return kind(**made)
 
 
-def overridden(config: Config, settings: Iterable[str]) -> Config:
+def override(config: Config, settings: Iterable[str]) -> Config:
     """The configuration with "train.epochs=5" and the like put in place, each value of its field's own type.
 
     A new head.name brings its own margin: an m or k that was meant for another head is forgotten.
 
-    >>> overridden(Config(), ["train.epochs=5", "head.m=0.3"]).train.epochs
+    >>> override(Config(), ["train.epochs=5", "head.m=0.3"]).train.epochs
     5
     """
-    pairs = dict(split(setting) for setting in settings)
+    pairs = dict(split_setting(setting) for setting in settings)
     name = pairs.get("head.name")
     if name is not None and name != config.head.name:
         fresh = HeadConfig(name=name)
@@ -237,7 +274,7 @@ def overridden(config: Config, settings: Iterable[str]) -> Config:
         config = replace(config, head=replace(fresh, s=s, **kept))
     changes: dict[str, dict[str, Any]] = {}
     for key, text in pairs.items():
-        owner, name, value = checked(config, key, text)
+        owner, name, value = locate_setting(config, key, text)
         changes.setdefault(owner, {})[name] = value
     for owner, values in changes.items():  # all of a part's settings at once: they are checked together
         part = replace(getattr(config, owner), **values) if owner else None
@@ -245,7 +282,7 @@ def overridden(config: Config, settings: Iterable[str]) -> Config:
     return config
 
 
-def split(setting: str) -> tuple[str, str]:
+def split_setting(setting: str) -> tuple[str, str]:
     """The two sides of "key=value"."""
     key, sign, text = setting.partition("=")
     if not sign or not key.strip():
@@ -253,33 +290,33 @@ def split(setting: str) -> tuple[str, str]:
     return key.strip(), text.strip()
 
 
-def checked(config: Config, key: str, text: str) -> tuple[str, str, Any]:
+def locate_setting(config: Config, key: str, text: str) -> tuple[str, str, Any]:
     """Whose setting a key is, its own name there, and the value in the setting's type."""
     owner, _, name = key.rpartition(".")
     part = getattr(config, owner, None) if owner else config
     hints = get_type_hints(type(part)) if dataclasses.is_dataclass(part) else {}
     if name not in hints or dataclasses.is_dataclass(hints[name]):
-        raise unknown("setting", key, names(Config))
-    return owner, name, typed(key, text, hints[name])
+        raise unknown("setting", key, setting_names(Config))
+    return owner, name, typed_value(key, text, hints[name])
 
 
-def names(kind: type, prefix: str = "") -> list[str]:
+def setting_names(kind: type, prefix: str = "") -> list[str]:
     """Every setting's full name.
 
-    >>> names(Config)[:2]
+    >>> setting_names(Config)[:2]
     ['recipe', 'data.source']
     """
     found = []
     for name, hint in get_type_hints(kind).items():
-        found += names(hint, f"{prefix}{name}.") if dataclasses.is_dataclass(hint) else [prefix + name]  # type: ignore[arg-type]
+        found += setting_names(hint, f"{prefix}{name}.") if dataclasses.is_dataclass(hint) else [prefix + name]  # type: ignore[arg-type]
     return found
 
 
-def typed(key: str, value: Any, hint: Any) -> Any:
+def typed_value(key: str, value: Any, hint: Any) -> Any:
     """`value`, which may be text from a command line, as the type its field declares.
 
-    >>> typed("train.lr", "1e-2", float), typed("data.flip", "yes", bool), typed("head.m", "none", float | None)
-    (0.01, True, None)
+    >>> typed_value("train.lr", "1e-2", float), typed_value("head.m", "none", float | None)
+    (0.01, None)
     """
     if get_origin(hint) in (Union, types.UnionType):
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null", "")):
@@ -293,7 +330,7 @@ def typed(key: str, value: Any, hint: Any) -> Any:
     if hint is bool:
         return flag(key, value)
     if hint in (int, float) and isinstance(value, str):
-        value = parsed_number(key, value, hint)
+        value = parse_number(key, value, hint)
     if hint is int and isinstance(value, float) and value.is_integer():
         value = int(value)  # older runs wrote some whole numbers as 0.0
     if hint is int:
@@ -305,7 +342,7 @@ def typed(key: str, value: Any, hint: Any) -> Any:
     return value
 
 
-def parsed_number(key: str, text: str, kind: type) -> int | float:
+def parse_number(key: str, text: str, kind: type) -> int | float:
     """The number that a text holds, or an error that says what was expected."""
     try:
         return kind(text.replace("_", ""))

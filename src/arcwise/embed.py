@@ -1,83 +1,79 @@
-"""Returns Embeddings: an Embedder applied to images, in batches, without gradients."""
+"""Embeddings of images: an Encoder applied batch by batch, whatever runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int, UInt8
 
-from arcwise.data import Images, Loader
-from arcwise.errors import ArcwiseError
-from arcwise.model import Embedder
-from arcwise.records import Embeddings
+from arcwise.data.images import Images, read_ahead
+from arcwise.records import Embeddings, Encoder
 
 BATCH = 512
 
 
 def embed(
-    model: Embedder,
-    images: Images,
+    encoder: Encoder,
+    images: Any,
     *,
     batch: int = BATCH,
     mirror: bool = False,
-    amp: bool = False,
     about: Mapping[str, Any] | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> Embeddings:
-    """The embeddings of all images, in their order; `mirror` adds those of the mirror images to them.
+    """The embeddings of all images, in their order, each with its key; `mirror` adds those of the mirror images.
 
-    `amp` computes in bf16 on a GPU that has it: faster, and angles move by a tenth of a degree or so.
+    Images are those of a source (`arcwise.load`), or paths, bytes, Pillow's images or arrays, which the encoder's own
+    preprocessing makes ready.
 
-    The model stays on its device and comes back in the mode it was in.
-
-    >>> import arcwise.data
-    >>> from arcwise.config import DataConfig, ModelConfig
-    >>> from arcwise.model import Preprocessing
-    >>> model = Embedder(ModelConfig(dim=2), preprocessing=Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,)))
-    >>> embed(model, arcwise.data.load(DataConfig(source="digits")).test).x.shape
-    (359, 2)
+    >>> import arcwise
+    >>> grey = arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+    >>> model = arcwise.Embedder(arcwise.ModelConfig(dim=2), preprocessing=grey)
+    >>> found = embed(model, arcwise.load("digits").test)
+    >>> found.x.shape, found.keys[0].startswith("digits#")
+    ((359, 2), True)
     """
-    check_shape(model, images)
-    device = next(model.parameters()).device
-    loader = Loader(images, mean=model.preprocessing.mean, std=model.preprocessing.std, device=device)
-    was_training, rows, done = model.training, [], 0
-    model.eval()
-    try:
-        for part in loader.in_order(batch):
-            rows.append(embedded(model, part.x, mirror=mirror, amp=amp).cpu())
-            done += len(part.y)
-            if tell is not None:
-                tell(done, len(images))
-    finally:
-        model.train(was_training)
-    x = torch.cat(rows).numpy() if rows else np.zeros((0, model.dim), np.float32)
-    return Embeddings(x=x, y=images.y, names=images.names, index=np.arange(len(images)), about=about)
+    if isinstance(images, Images):
+        encoder.preprocessing.refuse_other_shapes(images.shape)
+        y, names, keys, read = images.y, images.names, images.keys, lambda row: np.asarray(images.pixels[row])
+    else:
+        many = image_list(images)
+        y, names, keys = None, (), tuple(image_key(image, at) for at, image in enumerate(many))
+        read = lambda row: np.stack([encoder.preprocessing.pixels(many[at]) for at in row])  # noqa: E731
+    x = np.empty((len(keys), encoder.dim), np.float32)
+    for row, pixels in read_ahead(read, batches_of(len(keys), batch)):
+        x[row] = encode_rows(encoder, pixels, mirror=mirror)
+        if tell is not None:
+            tell(int(row[-1]) + 1, len(keys))
+    return Embeddings(x, y, names, keys, encoder.fingerprint, about)
 
 
-@torch.inference_mode()
-def embedded(
-    model: Embedder, x: Float[Tensor, "b channels h w"], *, mirror: bool = False, amp: bool = False
-) -> Float[Tensor, "b d"]:
-    """The float32 embeddings of one normalised batch."""
-    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp and has_bf16(x.device)):
-        out = model(x).float()
-        return out + model(x.flip(3)).float() if mirror else out
+def encode_rows(
+    encoder: Encoder, pixels: UInt8[np.ndarray, "n h w channels"], *, mirror: bool
+) -> Float[np.ndarray, "n d"]:
+    """The rows of one batch."""
+    out = encoder.encode(pixels)
+    return out + encoder.encode(pixels[:, :, ::-1]) if mirror else out
 
 
-def has_bf16(device: torch.device) -> bool:
-    """Whether the device computes bf16 in hardware at full speed."""
-    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+def batches_of(n: int, batch: int) -> Iterator[Int[np.ndarray, " b"]]:
+    """The rows of each batch, in order."""
+    for start in range(0, n, batch):
+        yield np.arange(start, min(start + batch, n))
 
 
-def check_shape(model: Embedder, images: Images) -> None:
-    """Refuses images of another shape than the model was made for."""
-    wanted = (model.preprocessing.side, model.preprocessing.side, model.preprocessing.channels)
-    if images.shape != wanted:
-        raise ArcwiseError(
-            f"the model takes images of {wanted[0]} x {wanted[1]} x {wanted[2]}, these are {images.shape[0]} x "
-            f"{images.shape[1]} x {images.shape[2]}: load them with size={wanted[0]} and channels={wanted[2]}."
-        )
+def image_list(images: Any) -> Sequence[Any]:
+    """One image or many as a list."""
+    if isinstance(images, np.ndarray) and images.ndim == 4:
+        return list(images)
+    return images if isinstance(images, Sequence) and not isinstance(images, str | bytes) else [images]
+
+
+def image_key(image: Any, place: int) -> str:
+    """The path of an image that is a file; of any other its place among those handed over, as in #3."""
+    if isinstance(image, str | PathLike):
+        return str(image)
+    return str(getattr(image, "filename", "") or f"#{place}")

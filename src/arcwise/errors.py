@@ -1,4 +1,4 @@
-"""The one exception of the package, and the checks of single arguments that raise it."""
+"""The exceptions of the package, all of them messages for a person, and the checks of single arguments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import math
 import numbers
 import operator
+import signal
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -14,6 +15,22 @@ Choice = TypeVar("Choice", bound=str)
 
 class ArcwiseError(ValueError):
     """A message for the person at the keyboard: what was wrong, what was expected, what to type next."""
+
+
+class Busy(ArcwiseError):  # noqa: N818
+    """A folder that another process is writing into; waiting may help."""
+
+
+class NotFinite(ArcwiseError):  # noqa: N818
+    """Numbers that are not finite where a computation needs them to be."""
+
+
+class Interrupted(ArcwiseError):  # noqa: N818
+    """Somebody asked for an end, by the signal `signum` where that is known; what was under way is saved."""
+
+    def __init__(self, message: str, signum: int = signal.SIGINT):
+        super().__init__(message)
+        self.signum = int(signum)
 
 
 def unknown(what: str, got: object, choices: Iterable[str]) -> ArcwiseError:

@@ -1,4 +1,4 @@
-"""Returns the loss: prototypes, a margin and a scale, over any engine.
+"""Heads: prototypes, a margin and a scale make the loss, over any engine.
 
     loss_i = log(1 + exp(lse_i - s psi(cos_iy))),   lse_i = log sum_{j != y} exp(s cos_ij)
 
@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from arcwise.admit import admit, admit_embeddings, working_dtype
-from arcwise.config import LINEAR_HEADS
 from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
-from arcwise.margins import MARGINS, margin_from, parsed
+from arcwise.headspec import LINEAR_HEADS, HeadSpec
+from arcwise.margins import MARGINS, margin_from
 from arcwise.ops import ENGINES, SplitLSE, own_cosine, split_lse, usable_skip
 from arcwise.ops.update import Mover
 from arcwise.sphere import Others, clip, cosines, length, normalise
@@ -89,13 +89,37 @@ class Head(nn.Module):
         self.memory = None if memory in (None, "auto") else count_at_least("memory", memory, 1)
         self.skip = usable_skip(skip, self.engine)
         self.checks = flag("checks", checks)
-        self.strength = 1.0  # of the margin: training may raise it from 0, which is NormFace
+        self.strength = 1.0
         self.mover: Mover | None = None  # an optimiser of `arcwise.optim` that steps in the backward pass
         check_per_class(self.margin, self.classes)
         shape = (self.classes, self.dim) if self.k == 1 else (self.classes, self.k, self.dim)
         self.weight = empty(*shape, device=device, dtype=dtype)
         self.margin.to(self.weight.device)
         self.scatter_prototypes()
+
+    def set_strength(self, strength: float) -> None:
+        """How much of the margin holds from now on: psi = cos + strength (psi - cos), from 0 (NormFace) to 1.
+
+        A warm-up of the margin sets it before every step; it is no part of the state that is saved.
+        """
+        self.strength = number_in("strength", strength, 0.0, 1.0)
+
+    @property
+    def spec(self) -> HeadSpec:
+        """Which head this is: name, title, scale, margin, sub-centres, and parameters that are not the defaults.
+
+        >>> Head(2, 3, margin="arcface:m=0.3", s=16.0).spec.label
+        'ArcFace m=0.3 s=16'
+        """
+        kind = type(self.margin)
+        name = next((name for name, known in MARGINS.items() if known is kind), kind.__name__)
+        given = {p.name: (getattr(self.margin, p.name, None), p.default) for p in margin_parameters(kind)}
+        m = given.pop("m", (None, None))[0]
+        return HeadSpec(
+            name=name, title=getattr(kind, "title", kind.__name__), s=self.s, k=self.k if self.k > 1 else None,
+            m=float(m) if isinstance(m, int | float) else None,
+            parameters={key: v for key, (v, usual) in given.items() if isinstance(v, int | float | str) and v != usual},
+        )  # fmt: skip
 
     def scatter_prototypes(self) -> None:
         """Prototypes in random directions, of length 1."""
@@ -188,7 +212,7 @@ class Head(nn.Module):
         finally:
             for module, training in modes:
                 module.training = training
-        return scores(loss, cos_y, cos_other, cos_y > cos_other)
+        return held_scores(loss, cos_y, cos_other, cos_y > cos_other)
 
     def logits(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b c"]:
         """s cos_ij for every class: label-free, and the margin never enters.
@@ -236,6 +260,12 @@ class LinearHead(nn.Module):
         self.bias = empty(self.classes, device=device, dtype=dtype) if flag("bias", bias) else None
         self.reset_parameters()
 
+    @property
+    def spec(self) -> HeadSpec:
+        """Which head this is."""
+        name = "softmax" if self.bias is None else "softmax-bias"
+        return HeadSpec(name=name, title=LINEAR_HEADS[name])
+
     def reset_parameters(self) -> None:
         """W uniform in +-1/sqrt(d), as torch's own linear layer has it; the bias 0."""
         bound = self.dim**-0.5
@@ -266,7 +296,7 @@ class LinearHead(nn.Module):
             cos = cosines(x.to(loss.dtype), self.weight.to(loss.dtype).unsqueeze(1))
         y, bad = usable_labels(y, self.classes)
         cos_y, cos_other = own_and_largest_other(cos, y)
-        return scores(loss, cos_y.masked_fill(bad, torch.nan), cos_other, own > other)
+        return held_scores(loss, cos_y.masked_fill(bad, torch.nan), cos_other, own > other)
 
     def logits(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b c"]:
         """x W^T + bias.
@@ -284,22 +314,50 @@ class LinearHead(nn.Module):
         return f"dim={self.dim}, classes={self.classes}, bias={self.bias is not None}"
 
 
-def head_from(text: str, dim: int, classes: int, *, engine: str = "auto", gradient: str = "exact") -> Head | LinearHead:
+def head_from(
+    head: str | HeadSpec, dim: int, classes: int, *, engine: str = "auto", gradient: str = "exact"
+) -> Head | LinearHead:
     """A head from its name and parameters: "softmax", "softmax-bias", "arcface:m=0.3,s=16", "cosface:k=3".
 
     >>> head_from("arcface:m=0.3,s=16", 2, 10).s
     16.0
     """
-    name, parameters = parsed(text)
-    one_of("head", name, [*LINEAR_HEADS, *MARGINS])
-    if name not in MARGINS:
-        if parameters or (engine, gradient) != ("auto", "exact"):
-            raise ArcwiseError(f"{name} has no scale, margin, engine or gradient to choose; write {name} alone.")
-        return LinearHead(dim, classes, bias=name == "softmax-bias")
-    own = {key: parameters.pop(key) for key in ("s", "k") if key in parameters}
-    for key in parameters.keys() - (choices := {*inspect.signature(MARGINS[name]).parameters, "s", "k"}):
-        raise unknown(f"parameter of {name}", key, choices)
-    return Head(dim, classes, margin=margin_from(name, **parameters), engine=engine, gradient=gradient, **own)  # type: ignore[arg-type]
+    spec = head if isinstance(head, HeadSpec) else HeadSpec.parse(head)
+    one_of("head", spec.name, [*LINEAR_HEADS, *MARGINS])
+    if spec.linear:
+        if spec.numbers or spec.parameters or (engine, gradient) != ("auto", "exact"):
+            raise ArcwiseError(
+                f"{spec.name} has no scale, margin, engine or gradient to choose; write {spec.name} alone."
+            )
+        return LinearHead(dim, classes, bias=spec.name == "softmax-bias")
+    own = {key: value for key, value in (("s", spec.s), ("k", spec.k)) if value is not None}
+    options = {"engine": engine, "gradient": gradient, **own}
+    return Head(dim, classes, margin=margin_of(spec), **options)  # type: ignore[arg-type]
+
+
+def margin_of(spec: HeadSpec) -> nn.Module:
+    """The margin that a spec names, with its parameters."""
+    given = {**spec.parameters, **({} if spec.m is None else {"m": spec.m})}
+    for key in given.keys() - (choices := {*inspect.signature(MARGINS[spec.name]).parameters, "s", "k"}):
+        raise unknown(f"parameter of {spec.name}", key, choices)
+    return margin_from(spec.name, **given)
+
+
+def margin_parameters(kind: type[nn.Module]) -> list[inspect.Parameter]:
+    """The parameters of a margin that can be written as text, with their defaults."""
+    found = inspect.signature(kind).parameters.values()
+    return [p for p in found if isinstance(p.default, int | float | str)]
+
+
+def psi_at(spec: HeadSpec, cos: float, norm: float) -> float:
+    """psi for a sample of that own cosine and length, under a head of MARGINS.
+
+    >>> round(psi_at(HeadSpec.parse("arcface:m=0.5"), 0.3, 1.0), 4)
+    -0.1941
+    """
+    one = torch.tensor([cos, norm], dtype=torch.float64)
+    with torch.no_grad():
+        return float(margin_of(spec).eval()(one[:1], norm=one[1:], y=torch.zeros(1, dtype=torch.long)))
 
 
 def product_type(x: Tensor) -> torch.dtype:
@@ -330,7 +388,7 @@ def own_and_largest_other(
     return values.gather(1, own).squeeze(1), values.detach().scatter(1, own, -torch.inf).amax(1)
 
 
-def scores(loss: Tensor, cos_y: Tensor, cos_other: Tensor, correct: Tensor) -> Scores:
+def held_scores(loss: Tensor, cos_y: Tensor, cos_other: Tensor, correct: Tensor) -> Scores:
     """The record, its cosines held inside [-1, 1]."""
     return Scores(loss=loss, cos_y=clip(cos_y, -1.0, 1.0), cos_other=clip(cos_other, -1.0, 1.0), correct=correct)
 

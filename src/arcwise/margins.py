@@ -1,4 +1,4 @@
-"""Returns psi, the cosine of a sample's own class after the margin: one small class per margin.
+"""The catalogue of margins: psi, the cosine of a sample's own class after the margin, one small class each.
 
 A margin sees b numbers and no classes. Its `forward(cos_y, *, norm, y)` maps the own cosine to psi;
 for fixed norm, statistics and drawn margin psi is continuous on [0, pi], never rises with the angle
@@ -8,7 +8,9 @@ and never exceeds the cosine. Two methods are optional:
 - `others(cos_y, *, norm, y)`: how the other classes count (CurricularFace, MV-Softmax, the filter). It is
   asked before the pass over the classes, without gradient, and may call `forward` for psi.
 
-`neutral` names the parameters at which a margin is NormFace.
+`neutral` names the parameters at which a margin is NormFace. `title` is what a person calls it where that is not the
+class's name, `portrait` the settings that its picture compares: parameters, running statistics and the norm of x, with
+a star at the one to look at first.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from arcwise.errors import ArcwiseError, flag, number_in, one_of, unknown
+from arcwise.building import build_margin, of_class, one_or_per_class
+from arcwise.errors import ArcwiseError, flag, number_in, one_of
 from arcwise.sphere import Others, angle, clip, sine
 
 PerSample = Float[Tensor, " b"]
@@ -38,28 +41,28 @@ def cos_and_sin(m: float | PerSample) -> tuple[float, float] | tuple[PerSample, 
     return (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
 
 
-def turned(cos: PerSample, m: float | PerSample) -> PerSample:
+def rotate(cos: PerSample, m: float | PerSample) -> PerSample:
     """cos(theta + m) = cos(theta) cos(m) - sin(theta) sin(m), without arccos.
 
-    >>> turned(torch.tensor([0.6]), 0.5)
+    >>> rotate(torch.tensor([0.6]), 0.5)
     tensor([0.1430])
     """
     cos_m, sin_m = cos_and_sin(m)
     return cos * cos_m - sine(cos) * sin_m
 
 
-def shifted(cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth") -> PerSample:
+def add_angle(cos: PerSample, m: float | PerSample, continuation: Continuation = "smooth") -> PerSample:
     """cos(theta + m) for m >= 0, going on falling past theta = pi - m.
 
     There cos(theta + m) would rise again; psi = cos(theta) - (1 - cos m) is continuous and falls on,
     while the papers' code takes cos(theta) - m sin(m), which jumps.
 
-    >>> shifted(torch.tensor([0.87758, -1.0]), 0.5)
+    >>> add_angle(torch.tensor([0.87758, -1.0]), 0.5)
     tensor([ 0.5403, -1.1224])
     """
     cos_m, sin_m = cos_and_sin(m)
     drop = m * sin_m if continuation == "paper" else 1.0 - cos_m
-    return torch.where(cos > -cos_m, turned(cos, m), cos - drop)
+    return torch.where(cos > -cos_m, rotate(cos, m), cos - drop)
 
 
 def ladder(phi: PerSample) -> PerSample:
@@ -72,7 +75,7 @@ def ladder(phi: PerSample) -> PerSample:
     return (1.0 - 2.0 * torch.remainder(k, 2.0)) * phi.cos() - 2.0 * k
 
 
-def described(self: nn.Module) -> str:
+def parameter_text(self: nn.Module) -> str:
     """A margin's parameters as text, for its repr.
 
     >>> ArcFace(0.3)
@@ -117,7 +120,8 @@ class SphereFace(nn.Module):
     formula: ClassVar = "(−1)ᵏ cos(mθ) − 2k,  k = ⌊mθ/π⌋"
     paper: ClassVar = "Liu et al. 2017, SphereFace"
     neutral: ClassVar[dict] = {"m": 1.0}
-    extra_repr = described
+    portrait: ClassVar = ("m=1.35", "m=2", "m=4 *")
+    extra_repr = parameter_text
 
     def __init__(self, m: float = 4.0):
         super().__init__()
@@ -137,8 +141,9 @@ class CosFace(nn.Module):
     formula: ClassVar = "cos θ − m"
     paper: ClassVar = "Wang et al. 2018, CosFace"
     neutral: ClassVar[dict] = {"m": 0.0}
+    portrait: ClassVar = ("m=0.1", "m=0.35 *", "m=0.6")
     m: float | Tensor
-    extra_repr = described
+    extra_repr = parameter_text
 
     def __init__(self, m: float | Sequence[float] | Tensor = 0.35):
         super().__init__()
@@ -161,8 +166,9 @@ class ArcFace(nn.Module):
     formula: ClassVar = "cos(θ + m);  past π − m: cos θ − (1 − cos m)"
     paper: ClassVar = "Deng et al. 2019, ArcFace"
     neutral: ClassVar[dict] = {"m": 0.0}
+    portrait: ClassVar = ("m=0.2", "m=0.5 *", "m=0.8", "m=0.5,continuation=paper")
     m: float | Tensor
-    extra_repr = described
+    extra_repr = parameter_text
 
     def __init__(self, m: float | Sequence[float] | Tensor = 0.5, *, continuation: Continuation = "smooth"):
         super().__init__()
@@ -171,7 +177,7 @@ class ArcFace(nn.Module):
         self.continuation: Continuation = one_of("continuation", continuation, ("smooth", "paper"))
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        return shifted(cos_y, of_class(self.m, y), self.continuation)
+        return add_angle(cos_y, of_class(self.m, y), self.continuation)
 
 
 class Combined(nn.Module):
@@ -186,7 +192,9 @@ class Combined(nn.Module):
     formula: ClassVar = "cos(m₁θ + m₂) − m₃"
     paper: ClassVar = "Deng et al. 2019, ArcFace, eq. 4"
     neutral: ClassVar[dict] = {"m1": 1.0, "m2": 0.0, "m3": 0.0}
-    extra_repr = described
+    title: ClassVar = "combined margin"
+    portrait: ClassVar = ("m1=1,m2=0.3,m3=0.2 *", "m1=1.35,m2=0,m3=0.2", "m1=1.2,m2=0.3,m3=0.1")
+    extra_repr = parameter_text
 
     def __init__(self, m1: float = 1.0, m2: float = 0.3, m3: float = 0.2):
         super().__init__()
@@ -196,7 +204,7 @@ class Combined(nn.Module):
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         if self.m1 == 1.0:
-            return shifted(cos_y, self.m2) - self.m3
+            return add_angle(cos_y, self.m2) - self.m3
         return ladder(self.m1 * angle(cos_y) + self.m2) - self.m3
 
 
@@ -222,9 +230,10 @@ class AdaFace(nn.Module):
     formula: ClassVar = "cos(θ − m q) − m q − m,  q = clip(h (|x| − μ)/σ, −1, 1)"
     paper: ClassVar = "Kim et al. 2022, AdaFace"
     neutral: ClassVar[dict] = {"m": 0.0}
+    portrait: ClassVar = ("norm=5,mean=20,std=5", "norm=20,mean=20,std=5 *", "norm=35,mean=20,std=5")
     mean: Tensor
     std: Tensor
-    extra_repr = described
+    extra_repr = parameter_text
 
     def __init__(self, m: float = 0.4, *, h: float = 0.333, t_alpha: float = 0.01):
         super().__init__()
@@ -246,8 +255,8 @@ class AdaFace(nn.Module):
         if self.training:
             self.observe(norm)
         q = clip(self.h * (norm - self.mean) / (self.std + 0.001), -1.0, 1.0).to(cos_y.dtype)
-        back = turned(cos_y, -self.m * q).masked_fill(cos_y > (self.m * q).cos(), 1.0)  # the angle stops at 0
-        return torch.where(q > 0.0, back, shifted(cos_y, -self.m * q)) - self.m * q - self.m
+        back = rotate(cos_y, -self.m * q).masked_fill(cos_y > (self.m * q).cos(), 1.0)  # the angle stops at 0
+        return torch.where(q > 0.0, back, add_angle(cos_y, -self.m * q)) - self.m * q - self.m
 
     def observe(self, norm: PerSample) -> None:
         """Moves mu and sigma towards this batch; one sample has no spread, so it moves mu alone."""
@@ -270,7 +279,8 @@ class MagFace(nn.Module):
     formula: ClassVar = "cos(θ + m(|x|)),  m from l_m to u_m as |x| goes from l_a to u_a"
     paper: ClassVar = "Meng et al. 2021, MagFace"
     neutral: ClassVar[dict] = {"l_m": 0.0, "u_m": 0.0}
-    extra_repr = described
+    portrait: ClassVar = ("norm=10 *", "norm=60", "norm=110")
+    extra_repr = parameter_text
 
     def __init__(
         self, l_a: float = 10.0, u_a: float = 110.0, l_m: float = 0.45, u_m: float = 0.8,
@@ -285,7 +295,7 @@ class MagFace(nn.Module):
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
         a = clip(norm, self.l_a, self.u_a)
-        return shifted(cos_y, self.l_m + (self.u_m - self.l_m) * (a - self.l_a) / (self.u_a - self.l_a))
+        return add_angle(cos_y, self.l_m + (self.u_m - self.l_m) * (a - self.l_a) / (self.u_a - self.l_a))
 
     def penalty(self, norm: PerSample) -> PerSample:
         """lambda_g (1/a + a/u_a^2), smallest at a = u_a."""
@@ -309,7 +319,9 @@ class ElasticArcFace(nn.Module):
     formula: ClassVar = "cos(θ + mᵢ),  mᵢ ~ N(m, std)"
     paper: ClassVar = "Boutros et al. 2022, ElasticFace-Arc"
     neutral: ClassVar[dict] = {"m": 0.0, "std": 0.0}
-    extra_repr = described
+    title: ClassVar = "ElasticFace-Arc"
+    portrait: ClassVar = ("m=0.4", "m=0.5 *", "m=0.6")
+    extra_repr = parameter_text
 
     def __init__(self, m: float = 0.5, *, std: float = 0.05, plus: bool = False):
         super().__init__()
@@ -318,8 +330,8 @@ class ElasticArcFace(nn.Module):
         self.plus = flag("plus", plus)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        m = self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=math.pi)
-        return shifted(cos_y, m)
+        m = self.m if not self.training else draw_margins(cos_y, self.m, self.std, plus=self.plus, high=math.pi)
+        return add_angle(cos_y, m)
 
 
 class ElasticCosFace(nn.Module):
@@ -332,7 +344,9 @@ class ElasticCosFace(nn.Module):
     formula: ClassVar = "cos θ − mᵢ,  mᵢ ~ N(m, std)"
     paper: ClassVar = "Boutros et al. 2022, ElasticFace-Cos"
     neutral: ClassVar[dict] = {"m": 0.0, "std": 0.0}
-    extra_repr = described
+    title: ClassVar = "ElasticFace-Cos"
+    portrait: ClassVar = ("m=0.25", "m=0.35 *", "m=0.45")
+    extra_repr = parameter_text
 
     def __init__(self, m: float = 0.35, *, std: float = 0.05, plus: bool = False):
         super().__init__()
@@ -341,10 +355,12 @@ class ElasticCosFace(nn.Module):
         self.plus = flag("plus", plus)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        return cos_y - (self.m if not self.training else drawn(cos_y, self.m, self.std, plus=self.plus, high=2.0))
+        return cos_y - (
+            self.m if not self.training else draw_margins(cos_y, self.m, self.std, plus=self.plus, high=2.0)
+        )
 
 
-def drawn(cos_y: PerSample, m: float, std: float, *, plus: bool, high: float) -> PerSample:
+def draw_margins(cos_y: PerSample, m: float, std: float, *, plus: bool, high: float) -> PerSample:
     """One margin per sample from N(m, std), inside [0, high]; sorted by hardness when `plus`."""
     draws = clip(m + std * torch.randn_like(cos_y.detach()), 0.0, high)
     if not plus:
@@ -369,8 +385,9 @@ class CurricularFace(nn.Module):
     formula: ClassVar = "cos(θ + m);  others above ψ: cos θⱼ (t + cos θⱼ)"
     paper: ClassVar = "Huang et al. 2020, CurricularFace"
     neutral: ClassVar[dict] = {"m": 0.0, "curriculum": False}
+    portrait: ClassVar = ("t=0", "t=0.3 *", "t=0.7")
     t: Tensor
-    extra_repr = described
+    extra_repr = parameter_text
 
     def __init__(self, m: float = 0.5, *, t_alpha: float = 0.01, curriculum: bool = True):
         super().__init__()
@@ -385,7 +402,7 @@ class CurricularFace(nn.Module):
         self.t.fill_(0.0)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        return shifted(cos_y, self.m)
+        return add_angle(cos_y, self.m)
 
     def others(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> Others | None:
         """The curriculum's mode with psi as its threshold; moves t in training mode."""
@@ -408,7 +425,9 @@ class MVSoftmax(nn.Module):
     formula: ClassVar = "cos θ − m;  others above ψ: t cos θⱼ + t − 1"
     paper: ClassVar = "Wang et al. 2020, MV-Softmax"
     neutral: ClassVar[dict] = {"m": 0.0, "t": 1.0}
-    extra_repr = described
+    title: ClassVar = "MV-Softmax"
+    portrait: ClassVar = ("t=1", "t=1.2 *", "t=1.4")
+    extra_repr = parameter_text
 
     def __init__(
         self, m: float = 0.35, *, t: float = 1.2, base: Literal["cosface", "arcface"] = "cosface",
@@ -421,7 +440,7 @@ class MVSoftmax(nn.Module):
         self.adaptive = flag("adaptive", adaptive)
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        return cos_y - self.m if self.base == "cosface" else shifted(cos_y, self.m)
+        return cos_y - self.m if self.base == "cosface" else add_angle(cos_y, self.m)
 
     def others(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> Others | None:
         """The mode of the adaptive or the fixed form, with psi as its threshold."""
@@ -443,11 +462,13 @@ class NoiseFilter(nn.Module):
     formula: ClassVar = "ψ of the inner margin;  others with cos θⱼ > above: left out"
     paper: ClassVar = "An et al. 2022, Partial FC"
     neutral: ClassVar[dict] = {"margin": NormFace, "above": 1.0}
-    extra_repr = described
+    title: ClassVar = "noise filter"
+    portrait: ClassVar = ("above=0.2", "above=0.4 *", "above=0.8")
+    extra_repr = parameter_text
 
     def __init__(self, margin: nn.Module | type[nn.Module] | str = "arcface", *, above: float = 0.4):
         super().__init__()
-        self.margin = margin_from(margin)
+        self.margin = build_margin(margin, MARGINS, {})
         self.above = number_in("above", above, -1.0, 1.0, why="It is a cosine; 1 switches the filter off.")
         if hasattr(self.margin, "others"):
             raise ArcwiseError(
@@ -484,116 +505,10 @@ MARGINS: dict[str, Any] = {
 }
 
 
-# ---------------------------------------------------------------------------------- building margins
-
-
 def margin_from(margin: nn.Module | type[nn.Module] | str, /, **parameters: object) -> nn.Module:
     """A margin module, from "arcface", "arcface:m=0.3", a class, or a ready object.
 
     >>> margin_from("arcface", m=0.3), margin_from("cosface:m=0.2")
     (ArcFace(m=0.3, continuation='smooth'), CosFace(m=0.2))
     """
-    if isinstance(margin, str):
-        name, given = parsed(margin)
-        if name.startswith("softmax"):
-            raise ArcwiseError(
-                f"{name} is a head without margin: take LinearHead, or head_from({name!r}, dim, classes)."
-            )
-        margin, parameters = MARGINS[one_of("margin", name, MARGINS)], {**given, **parameters}
-    if isinstance(margin, nn.Module):
-        if parameters:
-            raise ArcwiseError(f"{type(margin).__name__} is already built: give it {', '.join(parameters)} there.")
-        return margin
-    if not (isinstance(margin, type) and issubclass(margin, nn.Module)):
-        raise ArcwiseError(f"margin must be a name or an nn.Module with forward(cos_y, *, norm, y), got {margin!r}.")
-    choices = inspect.signature(margin).parameters
-    for name, value in parameters.items():
-        if name in ("s", "k"):
-            raise ArcwiseError(f"{name} belongs to the head, not to the margin: pass Head(..., {name}={value}).")
-        if name not in choices:
-            raise unknown(f"parameter of {margin.__name__}", name, choices)
-    try:
-        return margin(**parameters)
-    except TypeError as error:
-        raise ArcwiseError(f"cannot build {margin.__name__}: {error}. Pass it as an object.") from error
-
-
-def parsed(text: str) -> tuple[str, dict[str, object]]:
-    """The name and the parameters of "name:key=value,key=value".
-
-    >>> parsed("arcface:m=0.3,continuation=paper")
-    ('arcface', {'m': 0.3, 'continuation': 'paper'})
-    """
-    if not isinstance(text, str):
-        raise ArcwiseError(f'expected a name such as "arcface" or "arcface:m=0.3", got {text!r}.')
-    name, _, rest = text.strip().partition(":")
-    parameters: dict[str, object] = {}
-    for part in filter(None, (part.strip() for part in rest.split(","))):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (key and equals and value) or key in parameters:
-            raise ArcwiseError(f"cannot read {part!r} in {text!r}: write name:key=value,key=value, each key once.")
-        parameters[key] = value_of(value)
-    return name.strip().lower(), parameters
-
-
-def value_of(text: str) -> object:
-    """A bool, a whole number, a number, or the text itself.
-
-    >>> value_of("true"), value_of("3"), value_of("0.5"), value_of("paper")
-    (True, 3, 0.5, 'paper')
-    """
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def margins_from_counts(
-    counts: Sequence[int] | Tensor, low: float = 0.2, high: float = 0.5, power: float = 0.25
-) -> Float[Tensor, " c"]:
-    """One margin per class: `high` for the rarest, `low` for the commonest, between them by n^-power.
-
-    m_j = low + (high - low) (n_j^-p - max(n)^-p) / (min(n)^-p - max(n)^-p)  (Cao et al. 2019 have p = 1/4).
-    Classes without samples count as rarest; equal counts all get `high`.
-
-    >>> margins_from_counts([1, 16, 256])
-    tensor([0.5000, 0.3000, 0.2000])
-    """
-    n = numbers(counts)
-    if n is None or bool((n < 0).any()) or not bool(n.any()):
-        raise ArcwiseError("counts must be one number of samples (0 or more) per class, with at least one above 0.")
-    low = number_in("low", low, 0.0, math.pi)
-    high = number_in("high", high, low, math.pi, why="It must not lie below low.")
-    power = number_in("power", power, 1e-6, 10.0)
-    rarity = torch.where(n > 0, n, n[n > 0].min()) ** -power
-    spread = rarity.max() - rarity.min()
-    share = (rarity - rarity.min()) / spread if spread > 0 else torch.ones_like(rarity)
-    return (low + (high - low) * share).to(torch.float32)
-
-
-def one_or_per_class(m: float | Sequence[float] | Tensor, *, high: float) -> float | nn.Buffer:
-    """m as a number, or as a buffer of one margin per class, which moves with its module."""
-    margins = numbers(m)
-    if margins is None:
-        return number_in("m", m, 0.0, high, why="Or give one per class, as margins_from_counts makes them.")
-    if not bool(((margins >= 0) & (margins <= high * (1 + 1e-6))).all()):
-        raise ArcwiseError(f"m must hold numbers from 0 to {high:g}, got {margins.min():g} to {margins.max():g}.")
-    return nn.Buffer(margins.to(torch.float32))
-
-
-def numbers(values: object) -> Float[Tensor, " c"] | None:
-    """A list of finite numbers in float64, a copy; None where the values are anything else."""
-    try:
-        given = torch.as_tensor(values, dtype=torch.float64).detach().clone()
-    except (TypeError, ValueError, RuntimeError):
-        return None
-    return given if given.ndim == 1 and len(given) > 0 and bool(given.isfinite().all()) else None
-
-
-def of_class(m: float | Tensor, y: Labels) -> float | PerSample:
-    """m itself, or the entry of each sample's class."""
-    return m.index_select(0, y) if isinstance(m, Tensor) else m
+    return build_margin(margin, MARGINS, parameters)

@@ -1,37 +1,38 @@
-"""Returns the Embedder: backbone and neck in one module, saved in one file with its preprocessing and label names."""
+"""The Embedder: backbone and neck in one module, saved in one file with its preprocessing and label names."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import json
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from arcwise.backbones import backbone
-from arcwise.backbones.iresnet import DEPTHS
+from arcwise.backbones import build_backbone
+from arcwise.backbones.iresnet import read_insightface
 from arcwise.config import ModelConfig, from_values
+from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
-from arcwise.records import FORMAT, Run, tensors, write
+from arcwise.records import FORMAT, Entry, Framing, Preprocessing, Run, meta_json, read_tensors, write_tensors
+from arcwise.records.files import PIECE_BYTES
 
+OWN = "own:"  # before the class's name, where the backbone is a network of the user's
+IMAGES_AT_ONCE = 512
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preprocessing:
-    """What is done to an image before the network sees it: cut to a square, channels, (x / 255 - mean) / std."""
-
-    side: int
-    channels: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not len(self.mean) == len(self.std) == self.channels:
-            raise ArcwiseError(f"mean and std need {self.channels} numbers each, got {self.mean} and {self.std}.")
+# torch's types by the names that safetensors has for them.
+DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 
 
 class Neck(nn.Module):
@@ -49,7 +50,8 @@ class Neck(nn.Module):
 class Embedder(nn.Module):
     """Raw embeddings x (b, d) of normalised images; the length of x means quality to some margins.
 
-    `names` are the classes it was trained on, `about` whatever else should travel with it.
+    `names` are the classes it was trained on, `about` whatever else should travel with it. A `network` of your own,
+    (b, channels, side, side) -> (b, d), is taken as it is, without a neck. An Embedder is an `Encoder`.
 
     >>> grey = Preprocessing(side=28, channels=1, mean=(0.13,), std=(0.31,))
     >>> Embedder(ModelConfig(backbone="simple_cnn", dim=2), preprocessing=grey)(torch.zeros(3, 1, 28, 28)).shape
@@ -63,27 +65,78 @@ class Embedder(nn.Module):
         preprocessing: Preprocessing,
         names: tuple[str, ...] = (),
         about: dict[str, Any] | None = None,
+        network: nn.Module | None = None,
     ):
         super().__init__()
         self.config, self.preprocessing, self.names, self.about = config, preprocessing, names, about or {}
-        self.backbone = backbone(
-            config.backbone,
-            channels=preprocessing.channels,
-            side=preprocessing.side,
-            dropout=config.dropout,
-            pretrained=config.pretrained,
-        )
-        self.neck = Neck(self.backbone.features, config.dim, norm=config.norm)  # type: ignore[arg-type]
+        self.neck: nn.Module
+        if network is not None:
+            self.backbone, self.neck = network, nn.Identity()
+            self.config = own_config(network, preprocessing)
+        else:
+            refuse_own(config.backbone)
+            look = {"channels": preprocessing.channels, "side": preprocessing.side}
+            self.backbone = build_backbone(
+                config.backbone, **look, dropout=config.dropout, pretrained=config.pretrained
+            )
+            self.neck = Neck(self.backbone.features, config.dim, norm=config.norm)  # type: ignore[arg-type]
+        self.encoding = Evaluating(self)
 
     @property
     def dim(self) -> int:
         """The dimension d of the embedding."""
         return self.config.dim
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.parameters()), torch.zeros(0)).device
+
     def forward(self, x: Float[Tensor, "b channels h w"]) -> Float[Tensor, "b d"]:
         features = self.backbone(x)
         with torch.autocast(x.device.type, enabled=False):  # bf16 would round angles to a fifth of a degree
             return self.neck(features.float())
+
+    @torch.inference_mode()
+    def encode_batch(
+        self, x: Float[Tensor, "b channels h w"], *, mirror: bool = False, amp: bool = False
+    ) -> Float[Tensor, "b d"]:
+        """The float32 embeddings of one normalised batch, in evaluation mode; `mirror` adds those of the mirror images.
+
+        `amp` computes in bf16 where a GPU has it: faster, and angles move by a tenth of a degree or so.
+        """
+        with self.encoding, torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp and has_bf16(x.device)):
+            out = self(x).float()
+            return out + self(x.flip(3)).float() if mirror else out
+
+    def encode(self, pixels: UInt8[np.ndarray, "n h w channels"]) -> Float[np.ndarray, "n d"]:
+        """The raw float32 embeddings of images of the model's own side and channels, whatever mode the model is in.
+
+        >>> grey = Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+        >>> Embedder(ModelConfig(dim=2), preprocessing=grey).encode(np.zeros((3, 8, 8, 1), np.uint8)).shape
+        (3, 2)
+        """
+        self.preprocessing.refuse_other_shapes(pixels.shape[1:])
+        out = np.empty((len(pixels), self.dim), np.float32)
+        for start in range(0, len(pixels), IMAGES_AT_ONCE):
+            some = np.ascontiguousarray(pixels[start : start + IMAGES_AT_ONCE])
+            batch = torch.from_numpy(some if some.flags.writeable else some.copy()).to(self.device)
+            x = normalise_pixels(batch, self.preprocessing.mean, self.preprocessing.std)
+            out[start : start + len(some)] = self.encode_batch(x).cpu().numpy()
+        return out
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of weights, network and preprocessing; names, dates and what else is in the file do not enter."""
+        sha = hashlib.sha256()
+        network = {"backbone": self.config.backbone, "dim": self.config.dim, "norm": self.config.norm}
+        sha.update(json.dumps([network, dataclasses.asdict(self.preprocessing)], sort_keys=True).encode())
+        for name, value in sorted(self.state_dict().items()):
+            if not name.endswith("num_batches_tracked"):  # counts steps, and changes no embedding
+                sha.update(f"{name} {DTYPES[value.dtype]} {list(value.shape)}".encode())
+                for piece in tensor_entry(value).pieces():
+                    sha.update(piece)
+        return sha.hexdigest()
 
     def save(self, path: str | Path) -> Path:
         """The path of the one safetensors file that now holds weights, preprocessing, names and configuration."""
@@ -94,48 +147,123 @@ class Embedder(nn.Module):
             "names": json.dumps(self.names),
             "about": json.dumps(self.about),
         }
-        return write(Path(path), packed(self.state_dict(), meta))
+        return save_tensors(path, self.state_dict(), meta)
 
     @classmethod
-    def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Embedder:
+    def load(
+        cls, path: str | Path, *, device: torch.device | str = "cpu", network: nn.Module | None = None
+    ) -> Embedder:
         """The model in a file that `save` wrote, in a Run's folder, or in insightface's checkpoint of a backbone.
 
-        Nothing is unpickled but tensors, and no source file of the run is needed.
+        Nothing is unpickled but tensors, and no source file of the run is needed, unless the `network` was your own.
         """
         path = Path(path)
         if path.is_dir():
             path = finished_model(path)
         if path.suffix in (".pt", ".pth"):
-            return from_insightface(path).to(device)
-        weights, meta = read_weights(path)
+            return from_checkpoint(path).to(device)
+        weights, meta = load_tensors(path)
         if "model" not in meta or "preprocessing" not in meta:
             raise ArcwiseError(
                 f"{path} holds tensors but no arcwise model: it names neither network nor preprocessing."
             )
         if meta.get("arcwise") != str(FORMAT):
             raise ArcwiseError(f"{path} was written in format {meta.get('arcwise')}; this version reads {FORMAT}.")
-        values = json.loads(meta["preprocessing"])
-        preprocessing = Preprocessing(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
-        config = from_values(ModelConfig, json.loads(meta["model"]), where="model.")
-        names, about = tuple(json.loads(meta.get("names", "[]"))), json.loads(meta.get("about", "{}"))
-        model = cls(config, preprocessing=preprocessing, names=names, about=about)
-        return put(model, weights, path).to(device)
+        about = meta_json(meta, "about", path, dict)
+        look = Preprocessing.from_values(meta_json(meta, "preprocessing", path, dict), earlier_framing(about))
+        config = from_values(ModelConfig, meta_json(meta, "model", path, dict), where="model.")
+        names = tuple(meta_json(meta, "names", path, list))
+        model = cls(config, preprocessing=look, names=names, about=about, network=network)
+        return put_weights(model, weights, path).to(device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies have a counter of their own."""
+        return {key: value for key, value in self.__dict__.items() if key != "encoding"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.encoding = Evaluating(self)
 
 
-def packed(tensors: dict[str, Tensor], meta: dict[str, str] | None = None) -> bytes:
-    """Tensors, wherever they are, as the content of a safetensors file."""
-    from safetensors.torch import save
+class Evaluating:
+    """Holds a module in evaluation mode while anybody is inside; the last to leave puts every layer's mode back."""
 
-    return save({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, metadata=meta)
+    def __init__(self, module: nn.Module):
+        self.module, self.inside, self.lock = module, 0, threading.Lock()
+        self.modes: list[tuple[nn.Module, bool]] = []
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.modes = [(layer, layer.training) for layer in self.module.modules() if layer.training]
+                for layer, _ in self.modes:
+                    layer.training = False
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                for layer, training in self.modes:
+                    layer.training = training
 
 
-def some_rows(n: int, most: int) -> Int[np.ndarray, " m"]:
-    """At most so many rows of n, spread evenly, always the same.
+def has_bf16(device: torch.device) -> bool:
+    """Whether the device computes bf16 in hardware at full speed."""
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
-    >>> some_rows(10, 4)
-    array([0, 3, 6, 9])
-    """
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+# ------------------------------------------------------------------------------------ networks of the user's
+
+
+def own_config(network: nn.Module, look: Preprocessing) -> ModelConfig:
+    """The configuration of a network that was handed over: its class's name, and the dimension that it gives."""
+    one = next(iter(network.parameters()), torch.zeros(0))
+    probe = torch.zeros(2, look.channels, look.side, look.side, device=one.device)
+    with torch.no_grad(), Evaluating(network):
+        out = network(probe)
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != 2:
+        raise ArcwiseError(
+            f"a network gives one embedding a row, (b, d); {type(network).__name__} made "
+            f"{tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__} of {tuple(probe.shape)}."
+        )
+    return ModelConfig(backbone=OWN + type(network).__name__, dim=out.shape[1])
+
+
+def refuse_own(backbone: str) -> None:
+    """Raises where a network of the user's is needed and was not handed over."""
+    if backbone.startswith(OWN):
+        name = backbone.removeprefix(OWN)
+        raise ArcwiseError(
+            f"this model's network is {name}, which is not arcwise's: pass it, as in "
+            f"arcwise.Embedder.load(path, network={name}(...)), or arcwise.train(..., model={name}(...))."
+        )
+
+
+# ------------------------------------------------------------------------------------ files
+
+
+def tensor_entry(tensor: Tensor) -> Entry:
+    """A tensor, wherever it is, as an entry of a file: its bytes come to the host piece by piece."""
+    step = max(1, PIECE_BYTES // max(1, tensor.element_size()))
+
+    def pieces() -> Iterator[memoryview]:
+        flat = tensor.detach().reshape(-1)
+        for piece in flat.split(step) if len(flat) else ():
+            yield piece.cpu().contiguous().view(torch.uint8).numpy().data
+
+    return Entry(DTYPES[tensor.dtype], tuple(tensor.shape), tensor.numel() * tensor.element_size(), pieces)
+
+
+def save_tensors(path: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[str, str] | None = None) -> Path:
+    """The path, once the tensors are under it; none of them is copied as a whole but those that are not contiguous."""
+    return write_tensors(path, {name: tensor_entry(value) for name, value in tensors.items()}, meta or {})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file."""
+    missing = f"there is no model {path}. Train one with: arcwise train digits-2d"
+    return read_tensors(path, framework="pt", what="a model", missing=missing)
 
 
 def finished_model(folder: Path) -> Path:
@@ -146,13 +274,15 @@ def finished_model(folder: Path) -> Path:
     return run.model
 
 
-def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
-    missing = f"there is no model {path}. Train one with: arcwise train digits-2d"
-    return tensors(path, framework="pt", what="a model", missing=missing)
+def earlier_framing(about: Mapping[str, Any]) -> Framing:
+    """How images were framed for a model whose file does not tell it: folders cropped, arrays stretched."""
+    with contextlib.suppress(AttributeError, KeyError, TypeError):
+        if not str(about["config"]["data"]["source"]).startswith("folder"):
+            return Framing(side=1, channels=1, fit="stretch", resample="bilinear")
+    return Framing(side=1, channels=1)
 
 
-def put(model: Embedder, weights: dict[str, Tensor], path: Path) -> Embedder:
+def put_weights(model: Embedder, weights: dict[str, Tensor], path: Path) -> Embedder:
     """The model with these weights, every one of them used."""
     try:
         model.load_state_dict(weights)
@@ -161,29 +291,13 @@ def put(model: Embedder, weights: dict[str, Tensor], path: Path) -> Embedder:
     return model.eval()
 
 
-def from_insightface(path: Path) -> Embedder:
-    """The Embedder of an insightface backbone checkpoint; which iresnet it is follows from its layers.
-
-    Its layers bear the names they have here, below `backbone.` and, for the last two, `neck.`.
-    """
-    if not path.is_file():
-        raise ArcwiseError(f"there is no checkpoint {path}.")
-    try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-        blocks = tuple(len({n.split(".")[1] for n in weights if n.startswith(f"layer{i}.")}) for i in range(1, 5))
-        dim, features = weights["fc.weight"].shape
-        channels = weights["conv1.weight"].shape[1]
-    except Exception as error:  # pickle raises nearly anything
-        raise ArcwiseError(f"{path} is no checkpoint of an insightface backbone ({error!r}).") from None
-    name = next((name for name, depths in DEPTHS.items() if depths == blocks), None)
-    if name is None:
-        raise ArcwiseError(f"{path} has {blocks} blocks in its stages, which is none of {', '.join(DEPTHS)}.")
-    side = round((features / 512) ** 0.5) * 16
-    middle = (0.5,) * channels  # insightface feeds (x - 127.5) / 127.5
+def from_checkpoint(path: Path) -> Embedder:
+    """The Embedder of an insightface backbone checkpoint."""
+    found = read_insightface(path)
+    middle = (0.5,) * found.channels  # insightface feeds (x - 127.5) / 127.5
     model = Embedder(
-        ModelConfig(backbone=name, dim=dim, norm=True),
-        preprocessing=Preprocessing(side=side, channels=channels, mean=middle, std=middle),
+        ModelConfig(backbone=found.name, dim=found.dim, norm=True),
+        preprocessing=Preprocessing(side=found.side, channels=found.channels, mean=middle, std=middle),
         about={"from": path.name},
     )
-    last = ("fc.", "features.")
-    return put(model, {("neck." if n.startswith(last) else "backbone.") + n: v for n, v in weights.items()}, path)
+    return put_weights(model, found.weights, path)

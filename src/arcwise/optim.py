@@ -1,4 +1,4 @@
-"""Returns optimisers for prototypes that step in the backward pass: no gradient of all prototypes ever exists.
+"""Optimisers for prototypes that step in the backward pass: no gradient of all prototypes ever exists.
 
 With ten million classes of 512 numbers a gradient is 19 GiB. These update each block of classes while its gradient is
 at hand; the result is that of torch's own optimisers, to rounding.

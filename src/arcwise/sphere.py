@@ -1,4 +1,4 @@
-"""Returns directions, cosines and angles on the unit sphere; every clamp of the package is here.
+"""Directions, cosines and angles on the unit sphere; every clamp of the package is here.
 
 Nothing in this file leans on the gradient of `torch.clamp` at its bound, which changed between
 versions of torch: each guard is a `masked_fill`, before and after the operation it guards, so that
@@ -118,10 +118,10 @@ def cosines(x: Float[Tensor, "b d"], w: Float[Tensor, "c k d"]) -> Float[Tensor,
     return nearest_centre(cos.reshape(len(x), c, k))
 
 
-def blocks(total: int, size: int) -> Iterator[slice]:
+def slices(total: int, size: int) -> Iterator[slice]:
     """Slices that cover 0..total in steps of `size`, the last one shorter.
 
-    >>> [(b.start, b.stop) for b in blocks(5, 2)]
+    >>> [(b.start, b.stop) for b in slices(5, 2)]
     [(0, 2), (2, 4), (4, 5)]
     """
     for start in range(0, total, size):

@@ -41,7 +41,7 @@ def test_bytes_add_up_and_the_optimiser_inside_saves_the_gradient(capsys):
 
 
 def test_what_does_not_fit_is_told_what_to_try(capsys):
-    assert code_of(["plan", "--classes", "20_000_000", "--device", "a100"]) == 0
+    assert code_of(["plan", "--classes", "20_000_000", "--gpu", "a100"]) == 0
     said = capsys.readouterr().out
     assert "too much" in said and "--optimiser sgd-inside" in said
 
@@ -51,8 +51,8 @@ def test_what_does_not_fit_is_told_what_to_try(capsys):
     [
         (["--classes", "100_000_000", "--optimiser", "sgd-inside"], "--dim 128"),
         (["--classes", "30_000_000", "--k", "3", "--memory", "1_000_000_000"], "--k 3 --optimiser sgd-inside --memory"),
-        (["--classes", "5_000_000", "--device", "rtx4090", "--optimiser", "adamw"], "--optimiser sgd-inside"),
-        (["--classes", "1_000_000_000", "--device", "rtx4090"], "several devices"),
+        (["--classes", "5_000_000", "--gpu", "rtx4090", "--optimiser", "adamw"], "--optimiser sgd-inside"),
+        (["--classes", "1_000_000_000", "--gpu", "rtx4090"], "several devices"),
         (["--classes", "1_000_000", "--optimiser", "adamw-inside"], "arcwise.optim.AdamW(head, lr=1e-3)"),
         (["--classes", "1_000_000", "--memory", "500_000_000"], "memory=500000000)"),
         (["--classes", "1_000_000", "--memory", "1"], "not enough for the smallest block"),
@@ -75,7 +75,7 @@ def test_few_classes_take_the_plain_engine(capsys):
     ("words", "said"),
     [
         (["--classes", "0"], "at least 1"),
-        (["--classes", "10", "--device", "h300"], "did you mean 'h200'"),
+        (["--classes", "10", "--gpu", "h300"], "did you mean 'h200'"),
         (["--classes", "10", "--optimiser", "adam"], "unknown optimiser"),
     ],
 )

@@ -58,9 +58,9 @@ def test_embed_gives_the_embeddings_of_the_run(run, tmp_path):
 def test_the_accuracy_is_that_of_the_embeddings_and_prototypes(run):
     out, _ = run
     found = Run.open(out).embeddings("test")
-    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (found.x, found.prototypes)]
+    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (found.x, Run.open(out).prototypes().w)]
     correct = ((unit[0] @ unit[1].T).argmax(1) == found.y).mean()
-    assert correct == pytest.approx(Run.open(out).metrics["test"]["accuracy"], abs=1e-6)
+    assert correct == pytest.approx(Run.open(out).result["test"]["accuracy"], abs=1e-6)
 
 
 def test_a_users_folder_trains_with_one_command(tmp_path):
@@ -79,7 +79,7 @@ def test_a_users_folder_trains_with_one_command(tmp_path):
     assert said.returncode == 0, said.stderr
     assert "skipped red things/broken.jpg: no image that Pillow can read" in said.stderr
     assert "decoding mine: 61 images of 61 images" in said.stderr
-    metrics = Run.open(tmp_path / "run").metrics
+    metrics = Run.open(tmp_path / "run").result
     assert metrics["test"]["accuracy"] == 1.0 and metrics["broken_images"] == 1
     shown = arcwise("data", "show", source, env=environment)
     assert shown.returncode == 0 and "3 classes" in shown.stdout and "broken.jpg" in shown.stderr

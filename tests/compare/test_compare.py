@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from arcwise.compare import compare
-from arcwise.compare.plan import Comparison, folder_name, jobs, parsed_heads
-from arcwise.compare.table import table_of, tabulated
-from arcwise.config import overridden
+from arcwise.compare.plan import plan_jobs
+from arcwise.config import override
 from arcwise.errors import ArcwiseError
+from arcwise.headspec import folder_name, split_heads
 from arcwise.recipes import recipe
-from arcwise.records import Run
+from arcwise.records import Comparison, Run
+from arcwise.study.table import comparison_table, table_of
 
-BASE = overridden(recipe("digits-2d"), ["train.epochs=2", "data.unseen=8-9", "data.source=digits[0-7]"])
+BASE = override(recipe("digits-2d"), ["train.epochs=2", "data.unseen=8-9", "data.source=digits[0-7]"])
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +49,12 @@ def test_one_run_per_head_and_seed_and_a_table_of_their_numbers(finished):
 def test_the_accuracy_measured_is_that_of_training(finished):
     comparison, _ = finished
     for head in ("softmax", "arcface"):
-        metrics = comparison.run(head, 0).metrics
-        assert metrics["measured"]["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=1e-9)
+        run = comparison.run(head, 0)
+        assert run.metrics["measured"]["accuracy"] == pytest.approx(run.result["test"]["accuracy"], abs=1e-9)
 
 
 def test_every_head_meets_the_same_first_network_and_order(tmp_path):
-    base = overridden(BASE, ["train.epochs=1", "train.snapshots=true"])
+    base = override(BASE, ["train.epochs=1", "train.snapshots=true"])
     comparison, _ = compare(base, ["softmax", "cosface:m=0.2"], tmp_path / "c", seeds=[3], workers=1, device="cpu")
     first, second = (comparison.run(h, 3).embeddings("test-epoch-000").x for h in ("softmax", "cosface:m=0.2"))
     assert np.array_equal(first, second)
@@ -124,7 +125,7 @@ def test_ctrl_c_saves_every_run_and_says_how_to_go_on(tmp_path):
 )
 def test_lists_of_heads_that_make_no_sense_are_refused(text, message):
     with pytest.raises(ArcwiseError, match=message):
-        parsed_heads(text)
+        split_heads(text)
 
 
 def test_a_head_that_does_not_exist_is_refused_before_anything_is_written(tmp_path):
@@ -136,12 +137,12 @@ def test_a_head_that_does_not_exist_is_refused_before_anything_is_written(tmp_pa
 def test_other_settings_in_the_same_folder_are_refused(finished):
     comparison, _ = finished
     with pytest.raises(ArcwiseError, match=r"train\.epochs was 2, now 3"):
-        compare(overridden(BASE, ["train.epochs=3"]), ["softmax"], comparison.path, seeds=[0], workers=1, device="cpu")
+        compare(override(BASE, ["train.epochs=3"]), ["softmax"], comparison.path, seeds=[0], workers=1, device="cpu")
     assert len(Comparison.open(comparison.path).heads) > 1  # what was there is still told
 
 
 def test_what_a_killed_process_left_is_no_strangers_file(tmp_path):
-    base, out = overridden(BASE, ["train.epochs=1"]), tmp_path / "c"
+    base, out = override(BASE, ["train.epochs=1"]), tmp_path / "c"
     compare(base, ["softmax"], out, seeds=[0], workers=1, device="cpu")
     shutil.rmtree(out / "softmax-seed0")
     (out / "softmax-seed0").mkdir()
@@ -156,7 +157,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
 
 
 def test_jobs_go_seed_by_seed(tmp_path):
-    made = jobs(BASE, ["softmax", "arcface:m=0.3,s=16"], [0, 1], tmp_path)
+    made = plan_jobs(BASE, ["softmax", "arcface:m=0.3,s=16"], [0, 1], tmp_path)
     assert [job.label for job in made][:2] == ["softmax seed 0", "arcface:m=0.3,s=16 seed 0"]
     assert made[1].config.head.m is None and made[1].config.head.names_s
 
@@ -169,6 +170,6 @@ def test_infinite_numbers_are_null_in_the_file_and_infinite_in_the_table(finishe
     (run.path / "metrics.json").write_text(json.dumps(metrics))
     table = table_of({"softmax": [run]})
     assert math.isinf(table.values["accuracy"]["softmax"][0])
-    metrics.pop("measured_version")
+    metrics.pop("definitions")
     (run.path / "metrics.json").write_text(json.dumps(metrics))
-    assert tabulated(comparison).values["accuracy"]["softmax"][0] < 1.0  # measured again
+    assert comparison_table(comparison).values["accuracy"]["softmax"][0] < 1.0  # measured again

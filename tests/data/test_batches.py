@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from arcwise.config import DataConfig
 from arcwise.data import Images, Loader
-from arcwise.data.samplers import order
-from arcwise.data.transforms import changed, covered, normalised, picked, shifted, turned
+from arcwise.data.samplers import epoch_order
+from arcwise.data.transforms import (
+    change_batch,
+    cover_squares,
+    normalise_pixels,
+    pick_rows,
+    shift_positions,
+    turn_images,
+)
 from arcwise.errors import ArcwiseError
 
 
@@ -30,30 +37,30 @@ def seeded(seed=0):
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 3))
 def test_a_shuffled_epoch_visits_no_image_twice(n, batch, seed):
-    rows = order(np.zeros(n, int), "shuffled", batch=batch, seed=seed)
+    rows = epoch_order(np.zeros(n, int), "shuffled", batch=batch, seed=seed)
     assert len(set(rows.ravel().tolist())) == rows.size
     assert rows.shape == (n // min(batch, n), min(batch, n))
-    assert np.array_equal(rows, order(np.zeros(n, int), "shuffled", batch=batch, seed=seed))
+    assert np.array_equal(rows, epoch_order(np.zeros(n, int), "shuffled", batch=batch, seed=seed))
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(0, 3))
 def test_a_balanced_epoch_visits_all_classes_equally_often(counts, seed):
     y = np.repeat(np.arange(len(counts)), counts)
-    rows = order(y, "balanced", batch=4, seed=seed).ravel()
+    rows = epoch_order(y, "balanced", batch=4, seed=seed).ravel()
     visits = np.bincount(y[rows], minlength=len(counts))
     assert visits.max() - visits.min() <= 1
 
 
 def test_m_per_class_fills_a_batch_with_whole_groups():
     y = np.repeat(np.arange(10), np.arange(6, 16))
-    for rows in order(y, "m-per-class", batch=12, per_class=4, seed=0):
+    for rows in epoch_order(y, "m-per-class", batch=12, per_class=4, seed=0):
         counts = np.unique(y[rows], return_counts=True)[1]
         assert counts.tolist() == [4, 4, 4]
         assert len(set(rows.tolist())) == 12  # classes are large enough: nothing comes twice
     with pytest.raises(ArcwiseError, match="at most 40"):
-        order(y, "m-per-class", batch=44, per_class=4, seed=0)
+        epoch_order(y, "m-per-class", batch=44, per_class=4, seed=0)
     with pytest.raises(ArcwiseError, match=r"multiple of train\.per_class"):
-        order(y, "m-per-class", batch=13, per_class=4, seed=0)
+        epoch_order(y, "m-per-class", batch=13, per_class=4, seed=0)
 
 
 # ------------------------------------------------------------------------------------------ changes
@@ -62,7 +69,7 @@ def test_m_per_class_fills_a_batch_with_whole_groups():
 def test_normalising_is_the_textbook_formula():
     pixels = torch.from_numpy(random_images().pixels)
     mean, std = (0.1, 0.5, 0.9), (0.2, 0.3, 0.4)
-    x = normalised(pixels, mean, std)
+    x = normalise_pixels(pixels, mean, std)
     textbook = (pixels.double() / 255 - torch.tensor(mean)) / torch.tensor(std)
     assert torch.allclose(x.double(), textbook.permute(0, 3, 1, 2), atol=1e-5)
     assert x.is_contiguous(memory_format=torch.channels_last)
@@ -72,20 +79,20 @@ def test_shift_and_flip_are_those_of_each_image_alone():
     pixels = torch.from_numpy(random_images().pixels)
     index = torch.tensor([3, 60, 3, 17])
     config = DataConfig(flip=True, shift=2)
-    out = picked(pixels, index, config, seeded(5))
+    out = pick_rows(pixels, index, config, seeded(5))
     padded = np.pad(pixels.numpy(), ((0, 0), (2, 2), (2, 2), (0, 0)), mode="reflect")
     for row, image in zip(index.tolist(), out.numpy(), strict=True):
         windows = [padded[row, i : i + 12, j : j + 12] for i in range(5) for j in range(5)]
         windows += [padded[row, i : i + 12, j : j + 12][:, ::-1] for i in range(5) for j in range(5)]
         assert any(np.array_equal(image, window) for window in windows)
-    assert torch.equal(out, picked(pixels, index, config, seeded(5)))
+    assert torch.equal(out, pick_rows(pixels, index, config, seeded(5)))
 
 
 def test_all_shifts_and_both_flips_occur():
-    moves = {tuple(row.tolist()) for row in shifted(500, 8, 2, seeded())}
+    moves = {tuple(row.tolist()) for row in shift_positions(500, 8, 2, seeded())}
     assert len(moves) == 5
     pixels = torch.arange(8, dtype=torch.uint8).view(1, 1, 8, 1).expand(1, 8, 8, 1).contiguous()
-    out = picked(pixels, torch.zeros(200, dtype=torch.long), DataConfig(flip=True), seeded())
+    out = pick_rows(pixels, torch.zeros(200, dtype=torch.long), DataConfig(flip=True), seeded())
     mirrored = (out[:, 0, 0, 0] == 7).float().mean()
     assert 0.35 < mirrored < 0.65
 
@@ -93,18 +100,18 @@ def test_all_shifts_and_both_flips_occur():
 def test_turning_by_a_right_angle_is_exact(monkeypatch):
     x = torch.rand(1, 1, 9, 9)
     monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.ones(1))  # the largest turn there is
-    out = turned(x, 90.0, seeded())
+    out = turn_images(x, 90.0, seeded())
     assert any(torch.allclose(out, torch.rot90(x, k, (2, 3)), atol=1e-4) for k in (1, 3))
 
 
 def test_small_turns_keep_the_middle_and_zero_turns_change_nothing():
     x = torch.rand(4, 3, 11, 11)
-    assert torch.allclose(turned(x, 1e-6, seeded()), x, atol=1e-4)
-    assert torch.allclose(turned(x, 20.0, seeded())[:, :, 5, 5], x[:, :, 5, 5], atol=1e-5)
+    assert torch.allclose(turn_images(x, 1e-6, seeded()), x, atol=1e-4)
+    assert torch.allclose(turn_images(x, 20.0, seeded())[:, :, 5, 5], x[:, :, 5, 5], atol=1e-5)
 
 
 def test_cutout_covers_one_square():
-    out = covered(torch.ones(300, 2, 12, 12), 4, seeded())
+    out = cover_squares(torch.ones(300, 2, 12, 12), 4, seeded())
     holes = (out == 0)[:, 0].sum((1, 2))
     assert (out[:, 0] == out[:, 1]).all()
     assert holes.max() == 16 and holes.min() >= 4
@@ -112,7 +119,7 @@ def test_cutout_covers_one_square():
 
 def test_an_unchanged_configuration_changes_nothing():
     x = torch.rand(4, 3, 8, 8)
-    assert changed(x, DataConfig(), seeded()) is x
+    assert change_batch(x, DataConfig(), seeded()) is x
 
 
 # ------------------------------------------------------------------------------------------ batches
@@ -134,7 +141,7 @@ def test_batches_in_order_hold_every_image_once():
 def test_streamed_batches_equal_resident_ones(resident):
     images = random_images(50)
     config = DataConfig(flip=True, shift=2, rotate=5.0, cutout=3)
-    rows = order(images.y, "shuffled", batch=8, seed=0)
+    rows = epoch_order(images.y, "shuffled", batch=8, seed=0)
     ours = list(loader(images, config=config, resident=resident).training(rows, seed=3))
     usual = list(loader(images, config=config).training(rows, seed=3))
     assert len(ours) == len(rows)
@@ -145,7 +152,7 @@ def test_streamed_batches_equal_resident_ones(resident):
 def test_an_epoch_taken_up_in_the_middle_goes_on_the_same():
     images = random_images(64)
     config = DataConfig(flip=True, shift=2, cutout=3)
-    rows = order(images.y, "shuffled", batch=8, seed=0)
+    rows = epoch_order(images.y, "shuffled", batch=8, seed=0)
     whole = list(loader(images, config=config).training(rows, seed=3))
     rest = list(loader(images, config=config).training(rows, seed=3, first=5))
     assert all(torch.equal(one.x, two.x) for one, two in zip(whole[5:], rest, strict=True))
@@ -154,6 +161,6 @@ def test_an_epoch_taken_up_in_the_middle_goes_on_the_same():
 
 def test_streaming_can_be_left_in_the_middle():
     images = random_images(512)
-    for batch in loader(images, resident=0).training(order(images.y, "shuffled", batch=8, seed=0), seed=0):
+    for batch in loader(images, resident=0).training(epoch_order(images.y, "shuffled", batch=8, seed=0), seed=0):
         assert math.isfinite(float(batch.x.sum()))
         break

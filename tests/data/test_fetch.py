@@ -97,9 +97,9 @@ def same(arrays):
 
 def test_a_right_mirror_gives_the_set_and_the_cache_gives_it_again(server, tmp_path):
     told = []
-    assert same(fetch.fetched("mnist", data_dir=tmp_path, mirror=server.url, tell=lambda *a: told.append(a)))
+    assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path, mirror=server.url, tell=lambda *a: told.append(a)))
     assert len(server.asked) == 4 and told[-1][1] == told[-1][2]
-    assert same(fetch.fetched("mnist", data_dir=tmp_path, mirror=server.url))
+    assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path, mirror=server.url))
     assert len(server.asked) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["mnist.safetensors"]
 
@@ -119,7 +119,7 @@ def test_a_right_mirror_gives_the_set_and_the_cache_gives_it_again(server, tmp_p
 def test_a_bad_mirror_is_passed_over_and_leaves_nothing(server, tmp_path, behaviour, says):
     server.behaviour = behaviour
     with pytest.raises(ArcwiseError, match=says) as caught:
-        fetch.fetched("mnist", data_dir=tmp_path, mirror=server.url)
+        fetch.fetch_arrays("mnist", data_dir=tmp_path, mirror=server.url)
     for way in ("put train-images", "--mirror https", "arcwise train digits-2d"):
         assert way in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -131,30 +131,30 @@ def test_the_next_mirror_is_asked_after_a_bad_one(server, tmp_path, monkeypatch,
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         monkeypatch.setenv("ARCWISE_MIRROR", f"http://127.0.0.1:{listening.server_address[1]}/")
         monkeypatch.setitem(fetch.ORIGINS, "mnist", dataclasses.replace(tiny, mirrors=(server.url,)))
-        assert same(fetch.fetched("mnist", data_dir=tmp_path))
+        assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path))
         listening.shutdown()
     assert bad.asked and server.asked
 
 
 def test_a_damaged_cache_is_noticed_and_fetched_again(server, tmp_path):
-    fetch.fetched("mnist", data_dir=tmp_path, mirror=server.url)
+    fetch.fetch_arrays("mnist", data_dir=tmp_path, mirror=server.url)
     path = tmp_path / "mnist.safetensors"
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-    assert same(fetch.fetched("mnist", data_dir=tmp_path, mirror=server.url))
+    assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path, mirror=server.url))
     path.write_bytes(b"no safetensors")
-    assert same(fetch.fetched("mnist", data_dir=tmp_path, mirror=server.url))
+    assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path, mirror=server.url))
     path.write_bytes(b"no safetensors")
     with pytest.raises(ArcwiseError, match="the cached file"):
-        fetch.fetched("mnist", data_dir=tmp_path)
+        fetch.fetch_arrays("mnist", data_dir=tmp_path)
 
 
 def test_files_put_into_the_cache_are_used(tmp_path):
     (tmp_path / "mnist").mkdir()
     for name, content in FILES.items():
         (tmp_path / "mnist" / name).write_bytes(content)
-    assert same(fetch.fetched("mnist", data_dir=tmp_path))
+    assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path))
 
 
 def test_archives_are_read_without_trusting_their_paths(tmp_path):
@@ -182,14 +182,14 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
 
 def test_offline_says_the_three_ways_out(tmp_path):
     with pytest.raises(ArcwiseError, match=r"(?s)1\. put .*2\. name a mirror.*3\. use a set that is always here"):
-        fetch.fetched("mnist", data_dir=tmp_path)
+        fetch.fetch_arrays("mnist", data_dir=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_cache_that_cannot_be_written_says_so(server, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ArcwiseError, match="cannot write"):
-        fetch.fetched("mnist", data_dir=tmp_path / "file", mirror=server.url)
+        fetch.fetch_arrays("mnist", data_dir=tmp_path / "file", mirror=server.url)
 
 
 def test_the_environment_moves_the_cache(monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ from PIL import Image
 from arcwise.config import DataConfig
 from arcwise.data import folder, load
 from arcwise.errors import ArcwiseError
+from arcwise.records import Framing
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +173,9 @@ def test_only_broken_images_is_an_error(tmp_path):
 
 
 def test_every_kind_of_image_comes_out_upright_and_eight_bits(tmp_path):
-    side = folder.image_pixels
+    def side(path, shape):
+        return Framing(side=shape[0], channels=shape[1]).pixels(path)
+
     wide = Image.new("RGB", (40, 20), (10, 20, 30))
     wide.paste((200, 0, 0), (0, 0, 40, 10))
     wide.save(tmp_path / "a.jpg", exif=Image.Exif(), quality=95)
@@ -202,7 +205,7 @@ def test_every_kind_of_image_comes_out_upright_and_eight_bits(tmp_path):
 def test_the_cache_follows_the_files(images, monkeypatch):
     first = loaded(images)
     with monkeypatch.context() as patch:
-        patch.setattr(folder, "image_pixels", None)  # nothing is decoded a second time
+        patch.setattr(Framing, "pixels", None)  # nothing is decoded a second time
         assert np.array_equal(loaded(images).train.pixels[:], first.train.pixels[:])
     path = images / "dog" / "0.png"
     colour(255).save(path)
@@ -216,12 +219,13 @@ def test_decoding_goes_on_where_it_was_killed(images, tmp_path):
     code = f"""
 import time
 from arcwise.config import DataConfig
-from arcwise.data import folder, load
-slow = folder.image_pixels
-def image_pixels(*args):
+from arcwise.data import load
+from arcwise.records import Framing
+slow = Framing.pixels
+def pixels(*args):
     time.sleep(0.1)
     return slow(*args)
-folder.image_pixels = image_pixels
+Framing.pixels = pixels
 load(DataConfig(source="folder:{images}", size=16))
 """
     child = subprocess.Popen([sys.executable, "-c", code])
@@ -254,11 +258,11 @@ def test_too_little_room_is_said_before_any_work(images, monkeypatch):
 def test_folders_stay_on_disk_until_they_are_trained_on(images):
     from arcwise.data import Loader
     from arcwise.data.images import MappedRows
-    from arcwise.data.samplers import order
+    from arcwise.data.samplers import epoch_order
 
     splits = loaded(images, validation=0.2, limit=15)
     assert all(isinstance(part.pixels, MappedRows) for part in splits.parts.values())
-    rows = order(splits.train.y, "shuffled", batch=4, seed=0)
+    rows = epoch_order(splits.train.y, "shuffled", batch=4, seed=0)
     options = {"mean": (0.5,) * 3, "std": (0.2,) * 3, "config": DataConfig(flip=True)}
     whole, streamed = (Loader(splits.train, resident=r, **options).training(rows, seed=1) for r in (None, 0))
     for one, two in zip(whole, streamed, strict=True):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arcwise.data.images import Images, chosen, limited, stratified, with_filter
+from arcwise.data.images import Images, limit_images, select_classes, split_by_class, split_filter
 from arcwise.errors import ArcwiseError
 
 NAMES = ("ant", "bee", "cat", "dog", "7")
@@ -24,11 +24,11 @@ NAMES = ("ant", "bee", "cat", "dog", "7")
     ],
 )
 def test_filters_name_classes_positions_and_ranges(text, classes):
-    assert chosen(text, NAMES) == classes
+    assert select_classes(text, NAMES) == classes
 
 
 def test_a_range_of_names_that_are_numbers_is_of_names():
-    assert chosen("1-3", tuple(map(str, range(1, 11)))) == [0, 1, 2]
+    assert select_classes("1-3", tuple(map(str, range(1, 11)))) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -37,35 +37,35 @@ def test_a_range_of_names_that_are_numbers_is_of_names():
 )
 def test_wrong_filters_say_so(text, says):
     with pytest.raises(ArcwiseError, match=says):
-        chosen(text, NAMES)
+        select_classes(text, NAMES)
 
 
 def test_brackets_hold_the_filter():
-    assert with_filter("folder:/a[b]/c[0-4]") == ("folder:/a[b]/c", "0-4")
-    assert with_filter("mnist [0-4]") == ("mnist", "0-4")
-    assert with_filter("folder:/a/b") == ("folder:/a/b", "")
+    assert split_filter("folder:/a[b]/c[0-4]") == ("folder:/a[b]/c", "0-4")
+    assert split_filter("mnist [0-4]") == ("mnist", "0-4")
+    assert split_filter("folder:/a/b") == ("folder:/a/b", "")
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.floats(0.01, 0.9), st.integers(0, 5))
 def test_a_split_takes_the_same_share_of_every_class_and_never_all(labels, share, seed):
     y = np.array(labels)
-    kept, taken = stratified(y, share, seed=seed)
+    kept, taken = split_by_class(y, share, seed=seed)
     assert sorted([*kept, *taken]) == list(range(len(y)))
     for c in np.unique(y):
         n, out = (y == c).sum(), (y[taken] == c).sum()
         assert out == (min(max(round(share * n), 1), n - 1))
-    again = stratified(y, share, seed=seed)
+    again = split_by_class(y, share, seed=seed)
     assert np.array_equal(kept, again[0])
 
 
 def test_a_limit_is_spread_over_the_classes():
     y = np.repeat([0, 1], [900, 100])
     images = Images(pixels=np.zeros((1000, 2, 2, 1), np.uint8), y=y, names=("a", "b"))
-    assert limited(images, 100, seed=0).counts.tolist() == [90, 10]
-    assert limited(images, 0, seed=0) is images
-    assert limited(images, 5, seed=0).counts.min() >= 1
+    assert limit_images(images, 100, seed=0).counts.tolist() == [90, 10]
+    assert limit_images(images, 0, seed=0) is images
+    assert limit_images(images, 5, seed=0).counts.min() >= 1
     with pytest.raises(ArcwiseError, match="fewer images than the 2 classes"):
-        limited(images, 1, seed=0)
+        limit_images(images, 1, seed=0)
 
 
 def test_chosen_classes_are_labelled_anew():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from arcwise.curves import portrait
-from arcwise.figures import image, margin_portrait
+from arcwise.figures.canvas import figure_bytes
+from arcwise.figures.margin_portrait import draw_portrait, opened
 from arcwise.margins import MARGINS
 
 
@@ -33,8 +34,8 @@ def test_the_margin_of_arcface_is_a_band_of_constant_width():
 def test_lines_open_where_they_jump_and_nowhere_else():
     gaps = {
         (name, i): (
-            int(np.isnan(margin_portrait.opened(c.psi)).sum()),
-            int(np.isnan(margin_portrait.opened(c.slope)).sum()),
+            int(np.isnan(opened(c.psi)).sum()),
+            int(np.isnan(opened(c.slope)).sum()),
         )
         for name in MARGINS
         for i, c in enumerate(portrait(name).curves)
@@ -46,10 +47,10 @@ def test_lines_open_where_they_jump_and_nowhere_else():
 
 
 def test_a_portrait_becomes_a_png_and_an_svg():
-    figure = margin_portrait.draw(portrait("curricularface"))
+    figure = draw_portrait(portrait("curricularface"))
     assert len(figure.axes) == 4
-    assert image(figure).startswith(b"\x89PNG")
-    assert b"<svg" in image(margin_portrait.draw(portrait("cosface")), "svg")
+    assert figure_bytes(figure).startswith(b"\x89PNG")
+    assert b"<svg" in figure_bytes(draw_portrait(portrait("cosface")), "svg")
 
 
 def test_figures_and_records_import_no_torch():

@@ -7,23 +7,28 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from arcwise.records import Embeddings
+from arcwise.records import Embeddings, Prototypes
 
 
-def embeddings(x, y, **more) -> Embeddings:
-    """Embeddings of plain lists, with as many names as there are labels or prototypes."""
+def embeddings(x, y, *, classes=0) -> Embeddings:
+    """Embeddings of plain lists, with as many names as there are labels, or as asked for."""
     y = np.asarray(y, np.int64)
-    classes = max(int(y.max(initial=-1)) + 1, len(more["prototypes"]) if more.get("prototypes") is not None else 0)
-    return Embeddings(x=np.asarray(x, np.float64), y=y, names=tuple(f"class {i}" for i in range(classes)), **more)
+    classes = max(int(y.max(initial=-1)) + 1, classes)
+    return Embeddings(np.asarray(x, np.float64), y, names=tuple(f"class {i}" for i in range(classes)))
 
 
-def blobs(sizes, dim, *, seed=0, apart=1.0, prototypes=False) -> Embeddings:
+def blobs(sizes, dim, *, seed=0, apart=1.0) -> Embeddings:
     """Normal classes of the given sizes around normal centres, rows shuffled."""
+    return blobs_and_centres(sizes, dim, seed=seed, apart=apart)[0]
+
+
+def blobs_and_centres(sizes, dim, *, seed=0, apart=1.0) -> tuple[Embeddings, Prototypes]:
+    """The same, and prototypes near the centres."""
     rng = np.random.default_rng(seed)
     centres = apart * rng.standard_normal((len(sizes), dim))
     y = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     x = centres[y] + rng.standard_normal((len(y), dim))
-    return embeddings(x, y, prototypes=centres + 0.1 * rng.standard_normal(centres.shape) if prototypes else None)
+    return embeddings(x, y), Prototypes(centres + 0.1 * rng.standard_normal(centres.shape))
 
 
 UNEVEN = st.integers(1, 6)

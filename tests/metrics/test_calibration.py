@@ -12,14 +12,16 @@ from scipy import stats
 from arcwise.errors import ArcwiseError
 from arcwise.metrics import all_pairs, tar_at_far, threshold_for
 from arcwise.metrics.calibration import NEEDED, wilson
-from arcwise.metrics.verification import PairScores, Scores, scored
+from arcwise.metrics.verification import PairScores, SortedScores, score_pairs
 from metrics import definitions
 from metrics.samples import blobs
 
 
 def impostors(scores, genuine=(10.0,)):
     """Pairs with these impostor scores."""
-    return PairScores(genuine=Scores(value=np.sort(np.array(genuine))), impostor=Scores(value=np.sort(scores)))
+    return PairScores(
+        genuine=SortedScores(value=np.sort(np.array(genuine))), impostor=SortedScores(value=np.sort(scores))
+    )
 
 
 @settings(max_examples=40)
@@ -75,7 +77,7 @@ def test_scores_in_bins_give_a_threshold_no_more_than_a_bin_higher():
 
 
 def test_too_few_impostors_are_refused_with_how_many_it_takes():
-    pairs = scored(np.linspace(0.0, 1.0, 1010), np.arange(1010) >= 1000)
+    pairs = score_pairs(np.linspace(0.0, 1.0, 1010), np.arange(1010) >= 1000)
     with pytest.raises(ArcwiseError, match=r"1,000 impostor pairs are too few for FAR 0\.001.*10,000 impostor pairs"):
         threshold_for(pairs, 0.001)
     for far in (0.0, 0.6, -1, float("nan")):

@@ -9,11 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
+from arcwise.headspec import HeadSpec
 from arcwise.metrics import accuracy, auroc, detection_rate, margin_kept, nearest_neighbour_accuracy
-from arcwise.metrics.identification import class_table, confusion, mean_centres, nearest_prototype, right
+from arcwise.metrics.identification import class_table, confusion, mean_centres, nearest_prototype, rightly_named
 from arcwise.metrics.openset import best_match
+from arcwise.records import Prototypes
 from metrics import definitions
-from metrics.samples import apart, blobs, embeddings, labelled
+from metrics.samples import apart, blobs, blobs_and_centres, embeddings, labelled
 
 
 @st.composite
@@ -32,8 +34,8 @@ def gallery(draw):
 @given(gallery())
 def test_a_sample_is_named_by_its_nearest_centre(drawn):
     x, y, centres, _ = drawn
-    e = embeddings(x, y, prototypes=centres)
-    found, angles = nearest_prototype(e), [definitions.centre_angles(row, centres) for row in x]
+    e, head = embeddings(x, y), Prototypes(centres)
+    found, angles = nearest_prototype(e, head), [definitions.centre_angles(row, centres) for row in x]
     assert found.predicted.tolist() == [min(range(len(a)), key=a.__getitem__) for a in angles]
     assert np.arccos(found.cos_own).tolist() == pytest.approx([a[own] for a, own in zip(angles, y, strict=True)])
     if len(centres) > 1:
@@ -41,24 +43,24 @@ def test_a_sample_is_named_by_its_nearest_centre(drawn):
         assert np.arccos(found.cos_other).tolist() == pytest.approx(others)
         ahead = [other - a[own] for a, other, own in zip(angles, others, y, strict=True)]
         for m in (0.0, 0.3, 0.5):
-            assert margin_kept(e, m) == pytest.approx(sum(gap >= m for gap in ahead) / len(x))
-    assert accuracy(e) == pytest.approx((found.predicted == y).mean()) == right(e).mean()
+            assert margin_kept(e, head, m) == pytest.approx(sum(gap >= m for gap in ahead) / len(x))
+    assert accuracy(e, head) == pytest.approx((found.predicted == y).mean()) == rightly_named(e, head).mean()
 
 
 @settings(max_examples=40)
 @given(gallery())
 def test_the_best_match_and_the_open_set_numbers_are_their_definitions(drawn):
     x, y, centres, outside = drawn
-    known, unseen = embeddings(x, y, prototypes=centres), embeddings(outside, np.zeros(len(outside)))
-    match = best_match(known, centres)
+    known, unseen, head = embeddings(x, y), embeddings(outside, np.zeros(len(outside))), Prototypes(centres)
+    match = best_match(known, head)
     truth = [definitions.best_centre(row, centres) for row in x]
     assert match.score.tolist() == pytest.approx([score for score, _ in truth])
     assert match.match.tolist() == [label for _, label in truth]
-    assert auroc(known, unseen) == pytest.approx(definitions.open_auroc(x, outside, centres), abs=1e-12)
+    assert auroc(known, unseen, head) == pytest.approx(definitions.open_auroc(x, outside, centres), abs=1e-12)
     for fpr in (0.0, 0.01, 0.1, 0.25, 0.5, 1.0):
-        found = detection_rate(known, unseen, fpr)
+        found = detection_rate(known, unseen, head, fpr)
         assert found.rate == pytest.approx(definitions.detection_rate(x, y, outside, centres, fpr), abs=1e-12), fpr
-        assert (best_match(unseen, centres).score >= found.threshold).mean() <= fpr
+        assert (best_match(unseen, head).score >= found.threshold).mean() <= fpr
 
 
 @settings(max_examples=40)
@@ -67,10 +69,10 @@ def test_a_linear_head_names_by_its_product_and_bias(drawn, biased):
     x, y, centres, _ = drawn
     centres = centres if centres.ndim == 2 else centres[:, 0]
     bias = np.linspace(-1.0, 1.0, len(centres))
-    more = {"bias": bias} if biased else {"about": {"head": "softmax"}}
-    e = embeddings(x, y, prototypes=centres, **more)
+    head = Prototypes(centres, bias) if biased else Prototypes(centres, head=HeadSpec(name="softmax"))
+    e = embeddings(x, y)
     logits = [[definitions.dot(row, w) + biased * b for w, b in zip(centres, bias, strict=True)] for row in x]
-    assert nearest_prototype(e).predicted.tolist() == [max(range(len(z)), key=z.__getitem__) for z in logits]
+    assert nearest_prototype(e, head).predicted.tolist() == [max(range(len(z)), key=z.__getitem__) for z in logits]
 
 
 @settings(max_examples=40)
@@ -103,10 +105,11 @@ def test_three_samples_and_two_centres_by_hand():
     # Centres at 0 and 90 degrees. Samples at 20 (class 0), 60 (class 0, named 1), 80 (class 1):
     # the other centre is further by 70 - 20 = 50, 30 - 60 = -30, 80 - 10 = 70 degrees; 0.5 rad is 28.6, 1 rad is 57.3.
     theta = np.radians([20, 60, 80])
-    e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1) * 3, [0, 0, 1], prototypes=np.eye(2) * [[5], [1]])
-    assert nearest_prototype(e).predicted.tolist() == [0, 1, 1]
-    assert accuracy(e) == pytest.approx(2 / 3)
-    assert (margin_kept(e, 0.5), margin_kept(e, 1.0), margin_kept(e, 1.3)) == pytest.approx((2 / 3, 1 / 3, 0.0))
+    e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1) * 3, [0, 0, 1])
+    head = Prototypes(np.eye(2) * [[5], [1]])
+    assert nearest_prototype(e, head).predicted.tolist() == [0, 1, 1]
+    assert accuracy(e, head) == pytest.approx(2 / 3)
+    assert tuple(margin_kept(e, head, m) for m in (0.5, 1.0, 1.3)) == pytest.approx((2 / 3, 1 / 3, 0.0))
 
 
 def test_known_and_unseen_samples_by_hand():
@@ -114,19 +117,20 @@ def test_known_and_unseen_samples_by_hand():
     # Unseen: 180 + 20 (best is 90, cos 110), 30 (cos 30). Known beats unseen: 2 + 1 + 2 of 6.
     # FPR 0: above cos 30 are 10 and 95, both right: 2/3. FPR 1/2 and 1 let all in: still 2/3, for 50 is named wrongly.
     at = lambda *degrees: np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)  # noqa: E731
-    known = embeddings(at(10, 50, 95), [0, 0, 1], prototypes=np.eye(2))
+    known, head = embeddings(at(10, 50, 95), [0, 0, 1]), Prototypes(np.eye(2))
     unseen = embeddings(at(200, 30), [0, 0])
-    assert auroc(known, unseen) == pytest.approx(5 / 6)
-    assert [detection_rate(known, unseen, fpr).rate for fpr in (0.0, 0.5, 1.0)] == pytest.approx([2 / 3] * 3)
-    assert math.degrees(math.acos(detection_rate(known, unseen, 0.0).threshold)) == pytest.approx(30.0)
+    assert auroc(known, unseen, head) == pytest.approx(5 / 6)
+    assert [detection_rate(known, unseen, head, fpr).rate for fpr in (0.0, 0.5, 1.0)] == pytest.approx([2 / 3] * 3)
+    assert math.degrees(math.acos(detection_rate(known, unseen, head, 0.0).threshold)) == pytest.approx(30.0)
 
 
 def test_every_known_sample_is_found_where_every_false_alarm_is_allowed():
     # The known sample is further from its centre (60 degrees) than the unseen one (10 degrees).
-    known = embeddings([[0.5, math.sqrt(0.75)]], [0], prototypes=np.array([[1.0, 0.0]]))
+    known = embeddings([[0.5, math.sqrt(0.75)]], [0])
+    head = Prototypes(np.array([[1.0, 0.0]]))
     unseen = embeddings([[math.cos(0.17), math.sin(0.17)]], [0])
-    assert detection_rate(known, unseen, 0.5).rate == 0.0
-    assert detection_rate(known, unseen, 1.0).rate == 1.0
+    assert detection_rate(known, unseen, head, 0.5).rate == 0.0
+    assert detection_rate(known, unseen, head, 1.0).rate == 1.0
 
 
 # ------------------------------------------------------------------------------------------ scikit-learn
@@ -134,8 +138,8 @@ def test_every_known_sample_is_found_where_every_false_alarm_is_allowed():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_confusion_and_its_table_are_those_of_scikit_learn(seed):
-    e = blobs([9, 30, 1, 17, 23], 3, seed=seed, apart=0.8, prototypes=True)
-    predicted = nearest_prototype(e).predicted
+    e, head = blobs_and_centres([9, 30, 1, 17, 23], 3, seed=seed, apart=0.8)
+    predicted = nearest_prototype(e, head).predicted
     matrix = confusion(e.y, predicted, 5)
     assert matrix.tolist() == confusion_matrix(e.y, predicted, labels=range(5)).tolist()
     precision, recall, f1, support = precision_recall_fscore_support(e.y, predicted, labels=range(5), zero_division=0.0)
@@ -143,7 +147,7 @@ def test_the_confusion_and_its_table_are_those_of_scikit_learn(seed):
     assert [(row.recall, row.precision, row.f1, row.n) for row in table] == [
         pytest.approx(four) for four in zip(recall, precision, f1, support, strict=True)
     ]
-    assert accuracy(e) == pytest.approx(accuracy_score(e.y, predicted))
+    assert accuracy(e, head) == pytest.approx(accuracy_score(e.y, predicted))
     for i, row in enumerate(table):
         wrong = np.where(np.arange(5) == i, 0, matrix[i])
         assert row.mistaken_for == (e.names[wrong.argmax()] if wrong.any() else "")
@@ -163,6 +167,6 @@ def test_labels_of_few_bits_are_counted_as_well(dtype):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_open_set_auroc_is_that_of_scikit_learn(seed):
-    known, unseen = blobs([20, 30, 10], 4, seed=seed, prototypes=True), blobs([25, 15], 4, seed=seed + 10)
-    score = np.concatenate([best_match(e, known.prototypes).score for e in (known, unseen)])
-    assert auroc(known, unseen) == pytest.approx(roc_auc_score(np.arange(100) < 60, score), abs=1e-12)
+    (known, head), unseen = blobs_and_centres([20, 30, 10], 4, seed=seed), blobs([25, 15], 4, seed=seed + 10)
+    score = np.concatenate([best_match(e, head).score for e in (known, unseen)])
+    assert auroc(known, unseen, head) == pytest.approx(roc_auc_score(np.arange(100) < 60, score), abs=1e-12)

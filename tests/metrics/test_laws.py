@@ -6,16 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arcwise.metrics import METRICS, dunn_index, measured
-from arcwise.metrics.summary import MARGINS_KEPT, in_unit, plain, shown
-from metrics.samples import blobs, embeddings
+from arcwise.metrics import METRICS, all_metrics, dunn_index
+from arcwise.metrics.summary import MARGINS_KEPT, finite_or_null, in_unit, number_text
+from arcwise.records import Prototypes
+from metrics.samples import blobs, blobs_and_centres, embeddings
 
 SEEDS = range(4)
 
 
 def known_and_unseen(seed):
-    known = blobs([9, 14, 3, 1, 11], 4, seed=seed, apart=1.5, prototypes=True)
-    return known, blobs([6, 9, 5], 4, seed=seed + 100, apart=1.5)
+    known, centres = blobs_and_centres([9, 14, 3, 1, 11], 4, seed=seed, apart=1.5)
+    return known, blobs([6, 9, 5], 4, seed=seed + 100, apart=1.5), centres
+
+
+def moved(centres, w):
+    return replace(centres, w=w)
 
 
 def assert_same(after, before, names=None):
@@ -31,81 +36,81 @@ def rows(e, order):
 
 
 def test_every_name_is_measured_where_there_is_something_to_measure():
-    assert set(measured(*known_and_unseen(0))) == set(METRICS)
-    assert all(isinstance(value, float) for value in measured(*known_and_unseen(0)).values())
+    assert set(all_metrics(*known_and_unseen(0))) == set(METRICS)
+    assert all(isinstance(value, float) for value in all_metrics(*known_and_unseen(0)).values())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_rows_does_not_matter(seed):
-    known, unseen = known_and_unseen(seed)
+    known, unseen, centres = known_and_unseen(seed)
     rng = np.random.default_rng(seed)
     shuffled = [rows(e, rng.permutation(len(e.x))) for e in (known, unseen)]
-    assert_same(measured(*shuffled), measured(known, unseen))
+    assert_same(all_metrics(*shuffled, centres), all_metrics(known, unseen, centres))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_rotation_or_reflection_does_not_matter(seed):
-    known, unseen = known_and_unseen(seed)
+    known, unseen, centres = known_and_unseen(seed)
     turn = np.linalg.qr(np.random.default_rng(seed).standard_normal((4, 4)))[0]
-    turned = replace(known, x=known.x @ turn, prototypes=known.prototypes @ turn), replace(unseen, x=unseen.x @ turn)
-    assert_same(measured(*turned), measured(known, unseen))
+    turned = replace(known, x=known.x @ turn), replace(unseen, x=unseen.x @ turn)
+    assert_same(all_metrics(*turned, moved(centres, centres.w @ turn)), all_metrics(known, unseen, centres))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_numbers_of_the_classes_do_not_matter(seed):
-    known, unseen = known_and_unseen(seed)
+    known, unseen, centres = known_and_unseen(seed)
     new = np.random.default_rng(seed).permutation(len(known.names))  # class i becomes new[i]
     renamed = replace(
-        known, y=new[known.y], prototypes=known.prototypes[np.argsort(new)],
-        names=tuple(known.names[i] for i in np.argsort(new)),
+        known, y=new[known.y], names=tuple(known.names[i] for i in np.argsort(new)),
     )  # fmt: skip
-    assert_same(measured(renamed, replace(unseen, y=2 - unseen.y)), measured(known, unseen))
+    other = moved(centres, centres.w[np.argsort(new)])
+    assert_same(all_metrics(renamed, replace(unseen, y=2 - unseen.y), other), all_metrics(known, unseen, centres))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_names_without_samples_do_not_matter_where_there_are_no_prototypes(seed):
-    e = replace(known_and_unseen(seed)[0], prototypes=None)
+    e = known_and_unseen(seed)[0]
     gaps = replace(e, y=3 * e.y + 2, names=tuple("abcdefghijklmnop"))
-    assert_same(measured(gaps), measured(e))
+    assert_same(all_metrics(gaps), all_metrics(e))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_lengths_of_rows_do_not_matter_where_only_directions_count(seed):
-    known, unseen = known_and_unseen(seed)
+    known, unseen, centres = known_and_unseen(seed)
     rng = np.random.default_rng(seed)
     longer = [replace(e, x=e.x * np.exp(rng.uniform(-7, 7, (len(e.x), 1)))) for e in (known, unseen)]
-    before = measured(known, unseen)
-    assert_same(measured(*longer), before, [name for name in before if "euclidean" not in name])
+    before = all_metrics(known, unseen, centres)
+    assert_same(all_metrics(*longer, centres), before, [name for name in before if "euclidean" not in name])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_lengths_of_prototypes_do_not_matter(seed):
-    known, unseen = known_and_unseen(seed)
-    longer = replace(known, prototypes=known.prototypes * np.array([[0.1], [3.0], [40.0], [1e-5], [1e5]]))
-    assert_same(measured(longer, unseen), measured(known, unseen))
+    known, unseen, centres = known_and_unseen(seed)
+    longer = moved(centres, centres.w * np.array([[0.1], [3.0], [40.0], [1e-5], [1e5]]))
+    assert_same(all_metrics(known, unseen, longer), all_metrics(known, unseen, centres))
 
 
 @pytest.mark.parametrize("factor", [1e-6, 0.1, 3.0, 1e6])
 def test_one_scale_for_all_rows_does_not_matter(factor):
-    known, unseen = known_and_unseen(0)
+    known, unseen, centres = known_and_unseen(0)
     scaled = replace(known, x=known.x * factor), replace(unseen, x=unseen.x * factor)
-    assert_same(measured(*scaled), measured(known, unseen))
+    assert_same(all_metrics(*scaled, centres), all_metrics(known, unseen, centres))
 
 
 @pytest.mark.parametrize("shift", [1.0, 100.0])
 def test_a_shift_does_not_matter_to_euclidean_distances(shift):
-    e = replace(known_and_unseen(0)[0], prototypes=None)  # which samples are anchors depends on the head
-    before = measured(e)
-    assert_same(measured(replace(e, x=e.x + shift)), before, [name for name in before if "euclidean" in name])
+    e = known_and_unseen(0)[0]  # without prototypes: which samples are anchors depends on the head
+    before = all_metrics(e)
+    assert_same(all_metrics(replace(e, x=e.x + shift)), before, [name for name in before if "euclidean" in name])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_irrelevant_dimension_does_not_matter_but_for_the_packing(seed):
-    known, unseen = known_and_unseen(seed)
+    known, unseen, centres = known_and_unseen(seed)
     wide = np.eye(4, 6)
-    wider = replace(known, x=known.x @ wide, prototypes=known.prototypes @ wide), replace(unseen, x=unseen.x @ wide)
-    before = measured(known, unseen)
-    assert_same(measured(*wider), before, [name for name in before if name != "packing"])
+    wider = replace(known, x=known.x @ wide), replace(unseen, x=unseen.x @ wide), moved(centres, centres.w @ wide)
+    before = all_metrics(known, unseen, centres)
+    assert_same(all_metrics(*wider), before, [name for name in before if name != "packing"])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -121,7 +126,7 @@ def test_a_copy_of_every_sample_does_not_matter_to_dunn_indices_without_trimming
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_number_lies_within_its_bounds(seed):
-    found = measured(*known_and_unseen(seed))
+    found = all_metrics(*known_and_unseen(seed))
     for name, value in found.items():
         assert math.isfinite(value), name
         if METRICS[name].unit == "%":
@@ -144,9 +149,9 @@ def test_perfect_classes_have_perfect_numbers():
     # Five classes around the axes of five dimensions, each within 0.01 of its own.
     rng = np.random.default_rng(0)
     y = np.repeat(range(5), 4)
-    known = embeddings(10 * np.eye(5)[y] + 0.01 * rng.standard_normal((20, 5)), y, prototypes=np.eye(5))
+    known = embeddings(10 * np.eye(5)[y] + 0.01 * rng.standard_normal((20, 5)), y)
     unseen = embeddings(-10 * np.eye(5)[y] + 0.01 * rng.standard_normal((20, 5)), y)
-    found = measured(known, unseen)
+    found = all_metrics(known, unseen, Prototypes(np.eye(5)))
     for name, value in found.items():
         if METRICS[name].unit == "%" and name != "packing":
             assert value == (0.0 if METRICS[name].better == "lower" else 1.0), name
@@ -161,18 +166,18 @@ def test_perfect_classes_have_perfect_numbers():
 
 
 def test_what_cannot_be_measured_is_left_out():
-    known, unseen = known_and_unseen(0)
-    assert not any(name.startswith(("unseen", "open")) for name in measured(known))
-    without = measured(replace(known, prototypes=None), unseen)
+    known, unseen, centres = known_and_unseen(0)
+    assert not any(name.startswith(("unseen", "open")) for name in all_metrics(known, centres=centres))
+    without = all_metrics(known, unseen)
     assert not {"accuracy", "open-auroc", "margin-kept-0.3"} & set(without) and "unseen-auc" in without
-    one_class = measured(known, replace(unseen, y=np.zeros_like(unseen.y)))
+    one_class = all_metrics(known, replace(unseen, y=np.zeros_like(unseen.y)), centres)
     assert "open-auroc" in one_class and not any(name.startswith("unseen") for name in one_class)
 
 
 def test_unseen_classes_of_one_sample_each_leave_out_what_needs_two():
-    known, unseen = known_and_unseen(0)
+    known, unseen, centres = known_and_unseen(0)
     lone = embeddings(unseen.x[:6], np.arange(6))
-    found = measured(known, lone)
+    found = all_metrics(known, lone, centres)
     assert "open-auroc" in found and not {"unseen-auc", "unseen-recall-1", "unseen-map-r"} & set(found)
 
 
@@ -180,6 +185,8 @@ def test_numbers_are_shown_in_their_units_and_saved_as_json_allows():
     assert (in_unit("accuracy", 0.5), in_unit("angle-own", math.pi), in_unit("silhouette-unit", 0.5)) == (
         50.0, pytest.approx(180.0), 0.5,
     )  # fmt: skip
-    assert shown("pairs-eer", 0.0123) == "1.23 %" and shown("dunn-nearest-diameter-unit-95", math.inf) == "∞"
-    assert shown("dunn-nearest-diameter-unit-95", math.nan) == "-"
-    assert plain({"a": math.inf, "b": 1.0, "c": math.nan}) == {"a": None, "b": 1.0, "c": None}
+    assert (
+        number_text("pairs-eer", 0.0123) == "1.23 %" and number_text("dunn-nearest-diameter-unit-95", math.inf) == "∞"
+    )
+    assert number_text("dunn-nearest-diameter-unit-95", math.nan) == "-"
+    assert finite_or_null({"a": math.inf, "b": 1.0, "c": math.nan}) == {"a": None, "b": 1.0, "c": None}

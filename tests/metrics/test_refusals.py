@@ -10,10 +10,11 @@ import pytest
 from arcwise import metrics
 from arcwise.errors import ArcwiseError
 from arcwise.metrics.identification import mean_centres, nearest_prototype
-from arcwise.metrics.verification import given_pairs, scored
-from arcwise.records import Embeddings
-from metrics.samples import blobs, embeddings
+from arcwise.metrics.verification import given_pairs, score_pairs
+from arcwise.records import Embeddings, Prototypes
+from metrics.samples import blobs, blobs_and_centres, embeddings
 
+CENTRES = blobs_and_centres([5, 4, 3], 3)[1]
 OF_ONE_SET = {
     "dunn_index": metrics.dunn_index,
     "silhouette": metrics.silhouette,
@@ -22,33 +23,40 @@ OF_ONE_SET = {
     "conflicts": metrics.conflicts,
     "all_pairs": metrics.all_pairs,
     "retrieval": lambda e: metrics.retrieval(e, k=(1,)),
-    "accuracy": metrics.accuracy,
-    "margin_kept": lambda e: metrics.margin_kept(e, 0.3),
+    "accuracy": lambda e: metrics.accuracy(e, CENTRES),
+    "margin_kept": lambda e: metrics.margin_kept(e, CENTRES, 0.3),
     "nearest_neighbour_accuracy": metrics.nearest_neighbour_accuracy,
     "mean_centres": mean_centres,
-    "auroc": lambda e: metrics.auroc(e, e),
-    "detection_rate": lambda e: metrics.detection_rate(e, e, 0.1),
-    "measured": metrics.measured,
-    "measured twice": lambda e: metrics.measured(e, e),
+    "auroc": lambda e: metrics.auroc(e, e, CENTRES),
+    "detection_rate": lambda e: metrics.detection_rate(e, e, CENTRES, 0.1),
+    "all_metrics": lambda e: metrics.all_metrics(e, None, CENTRES),
+    "all_metrics twice": lambda e: metrics.all_metrics(e, e, CENTRES),
     "given_pairs": lambda e: given_pairs(e, np.zeros((0, 2), np.int64)),
 }
 for kind in ("dunn_index", "silhouette", "davies_bouldin", "conflicts"):
     for metric in ("unit", "cosine", "angle"):
         OF_ONE_SET[f"{kind} {metric}"] = partial(getattr(metrics, kind), distance=metric)
-NEED_TWO_CLASSES = ("dunn_index", "silhouette", "davies_bouldin", "class_angles", "conflicts", "all_pairs", "measured")
+NEED_TWO_CLASSES = (
+    "dunn_index",
+    "silhouette",
+    "davies_bouldin",
+    "class_angles",
+    "conflicts",
+    "all_pairs",
+    "all_metrics",
+)
 NEED_DIRECTIONS = [
     name for name in OF_ONE_SET if name not in ("dunn_index", "silhouette", "davies_bouldin", "conflicts")
 ]  # fmt: skip
-NEED_CENTRES = ("accuracy", "margin_kept", "auroc", "detection_rate")
 
 
 def good():
-    return blobs([5, 4, 3], 3, prototypes=True)
+    return blobs([5, 4, 3], 3)
 
 
 @pytest.mark.parametrize("name", OF_ONE_SET)
 def test_no_embeddings_are_refused(name):
-    empty = Embeddings(x=np.zeros((0, 3)), y=np.zeros(0, np.int64), names=("a", "b"), prototypes=np.eye(2, 3))
+    empty = Embeddings(x=np.zeros((0, 3)), y=np.zeros(0, np.int64), names=("a", "b"))
     with pytest.raises(ArcwiseError, match="there are no embeddings to measure"):
         OF_ONE_SET[name](empty)
 
@@ -88,12 +96,12 @@ def test_one_class_is_enough_where_none_are_compared():
     e = replace(good(), y=np.zeros(12, np.int64))
     assert metrics.nearest_neighbour_accuracy(e) == 1.0
     assert metrics.retrieval(e).map_at_r == 1.0
-    assert 0.0 <= metrics.accuracy(e) <= 1.0
+    assert 0.0 <= metrics.accuracy(e, CENTRES) <= 1.0
 
 
 def test_one_class_with_its_one_centre_is_always_right_and_ahead():
-    e = embeddings([[1, 0], [0, 1]], [0, 0], prototypes=np.array([[1.0, 1.0]]))
-    assert metrics.accuracy(e) == 1.0 and metrics.margin_kept(e, 0.5) == 1.0
+    e, centre = embeddings([[1, 0], [0, 1]], [0, 0]), Prototypes(np.array([[1.0, 1.0]]))
+    assert metrics.accuracy(e, centre) == 1.0 and metrics.margin_kept(e, centre, 0.5) == 1.0
 
 
 def test_one_sample_per_class_leaves_no_pair_to_verify_and_no_query():
@@ -102,14 +110,14 @@ def test_one_sample_per_class_leaves_no_pair_to_verify_and_no_query():
         metrics.all_pairs(e)
     with pytest.raises(ArcwiseError, match="no class has two samples, so no query"):
         metrics.retrieval(e, k=(1,))
-    found = metrics.measured(e)
+    found = metrics.all_metrics(e)
     assert found["neighbour-accuracy"] == 0.0 and "pairs-auc" not in found
     assert found["dunn-nearest-diameter-euclidean-95"] == math.inf and found["silhouette-cosine"] == 0.0
 
 
 def test_embeddings_that_are_all_equal_are_measured():
-    e = embeddings(np.tile([0.3, 0.1, 0.2], (9, 1)), np.repeat(range(3), 3), prototypes=np.eye(3))
-    found = metrics.measured(e, e)
+    e = embeddings(np.tile([0.3, 0.1, 0.2], (9, 1)), np.repeat(range(3), 3))
+    found = metrics.all_metrics(e, e, Prototypes(np.eye(3)))
     assert found["pairs-auc"] == 0.5 and found["pairs-eer"] == 0.5 and found["pairs-tar-0.1"] == 0.0
     assert found["angle-own"] == pytest.approx(0.0, abs=1e-7) and found["packing"] == pytest.approx(0.0, abs=1e-7)
     assert found["accuracy"] == pytest.approx(1 / 3) and found["open-auroc"] == 0.5
@@ -117,30 +125,49 @@ def test_embeddings_that_are_all_equal_are_measured():
     assert all(value == 0.0 for name, value in found.items() if "dunn" in name or name.startswith("davies"))
 
 
-@pytest.mark.parametrize("name", NEED_CENTRES)
-def test_missing_prototypes_are_named_with_where_to_find_them(name):
-    with pytest.raises(ArcwiseError, match=r"came without prototypes: take those that training wrote"):
-        OF_ONE_SET[name](replace(good(), prototypes=None))
-
-
-@pytest.mark.parametrize("name", [*NEED_CENTRES, "measured"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda e, w: metrics.accuracy(e, w),
+        lambda e, w: metrics.margin_kept(e, w, 0.3),
+        lambda e, w: metrics.auroc(e, e, w),
+        lambda e, w: metrics.detection_rate(e, e, w, 0.1),
+        lambda e, w: metrics.all_metrics(e, None, w),
+    ],
+)
 @pytest.mark.parametrize(("value", "words"), [(0.0, "centre 1 has length 0"), (math.nan, "not finite")])
-def test_prototypes_without_direction_are_refused(name, value, words):
-    e = good()
-    e.prototypes[1] = value
+def test_prototypes_without_direction_are_refused(call, value, words):
+    w = CENTRES.w.copy()
+    w[1] = value
     with pytest.raises(ArcwiseError, match=words):
-        OF_ONE_SET[name](e)
+        call(good(), Prototypes(w))
+
+
+@pytest.mark.parametrize("name", [name for name in OF_ONE_SET if name not in ("given_pairs", "auroc")])
+def test_embeddings_without_labels_are_refused_in_words(name):
+    with pytest.raises(ArcwiseError, match="these embeddings have no labels"):
+        OF_ONE_SET[name](replace(good(), y=None))
+
+
+def test_rows_of_two_models_are_not_taken_for_one():
+    e, other = replace(good(), model="a" * 64), replace(good(), model="b" * 64)
+    with pytest.raises(ArcwiseError, match="two models"):
+        metrics.all_metrics(e, other)
+    with pytest.raises(ArcwiseError, match="two models"):
+        metrics.accuracy(e, replace(CENTRES, model="b" * 64))
+    with pytest.raises(ArcwiseError, match="two models"):
+        metrics.auroc(e, other, replace(CENTRES, model="a" * 64))
 
 
 def test_a_label_without_a_centre_is_refused():
     e = good()
     with pytest.raises(ArcwiseError, match="label 2 has no centre: there are 2"):
-        nearest_prototype(replace(e, prototypes=e.prototypes[:2]))
+        nearest_prototype(e, Prototypes(CENTRES.w[:2]))
 
 
 def test_unseen_embeddings_of_another_dimension_are_refused():
     with pytest.raises(ArcwiseError, match="dimension"):
-        metrics.auroc(good(), blobs([3, 3], 5))
+        metrics.auroc(good(), blobs([3, 3], 5), CENTRES)
     with pytest.raises(ArcwiseError, match="dimension"):
         metrics.nearest_neighbour_accuracy(good(), blobs([3, 3], 5))
 
@@ -170,7 +197,7 @@ def test_one_sample_has_no_neighbour():
         (lambda e: metrics.conflicts(e, limit=0), "limit must be a whole number of at least 1"),
         (lambda e: metrics.conflicts(e, distance="cosin"), "unknown distance 'cosin': did you mean 'cosine'"),
         (lambda e: metrics.conflicts(e, correct=np.ones(5, bool)), "correct"),
-        (lambda e: metrics.detection_rate(e, e, 1.5), "fpr must be a number from 0 to 1"),
+        (lambda e: metrics.detection_rate(e, e, CENTRES, 1.5), "fpr must be a number from 0 to 1"),
         (lambda e: metrics.tar_at_far(metrics.all_pairs(e), -0.1), "far must be a number from 0 to 1"),
         (lambda e: metrics.roc(metrics.all_pairs(e), points=1), "points must be a whole number of at least 2"),
         (lambda e: given_pairs(e, np.array([[0, 12]])), "two row numbers each, from 0 to 11"),
@@ -185,13 +212,13 @@ def test_arguments_that_make_no_sense_are_refused_by_name(call, words):
 @pytest.mark.parametrize("same", [[True, True], [False, False]])
 def test_scores_need_both_kinds_of_pairs(same):
     with pytest.raises(ArcwiseError, match="some of the same class and some of different ones"):
-        scored(np.array([0.1, 0.2]), np.array(same))
+        score_pairs(np.array([0.1, 0.2]), np.array(same))
 
 
 def test_scores_that_are_not_finite_are_refused():
     score, same = np.array([0.1, math.nan, 0.3, 0.4]), np.array([True, False, True, False])
     with pytest.raises(ArcwiseError, match="score 1 is not finite"):
-        scored(score, same)
+        score_pairs(score, same)
     with pytest.raises(ArcwiseError, match="score 1 is not finite"):
         metrics.fold_accuracy(score, same, folds=2)
 
@@ -207,5 +234,5 @@ def test_folds_need_as_many_pairs():
 def test_every_precision_of_embeddings_is_measured(dtype):
     e = good()
     rounded = replace(e, x=e.x.astype(dtype))
-    expected = metrics.measured(replace(rounded, x=rounded.x.astype(np.float64)))
-    assert metrics.measured(rounded) == pytest.approx(expected, abs=1e-6)
+    expected = metrics.all_metrics(replace(rounded, x=rounded.x.astype(np.float64)))
+    assert metrics.all_metrics(rounded) == pytest.approx(expected, abs=1e-6)

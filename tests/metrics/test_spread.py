@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.decomposition import PCA
 
 from arcwise.errors import ArcwiseError
-from arcwise.metrics.projection import projected
+from arcwise.metrics.projection import project
 from arcwise.metrics.spread import T95, difference, spread
 
 
@@ -48,22 +48,22 @@ def test_one_pair_has_a_difference_and_no_interval():
 @pytest.mark.parametrize("dim", [2, 3])
 def test_principal_directions_are_those_of_scikit_learn(dim):
     x = np.random.default_rng(0).standard_normal((50, 6)) * [5, 1, 3, 0.5, 2, 0.1] + 7
-    ours, theirs = projected(x, dim=dim, centres=x[:4]), PCA(dim).fit(x)
+    ours, theirs = project(x, dim=dim, centres=x[:4]), PCA(dim).fit(x)
     assert np.abs(ours.x) == pytest.approx(np.abs(theirs.transform(x)))
     assert ours.centres == pytest.approx(ours.x[:4])
     assert f"{theirs.explained_variance_ratio_.sum():.0%} of the variance" in ours.method
 
 
 def test_points_without_spread_are_drawn_at_the_middle():
-    assert projected(np.ones((5, 3)), dim=2).x.tolist() == [[0.0, 0.0]] * 5
-    assert projected(np.ones((1, 3)), dim=2).x.tolist() == [[0.0, 0.0]]
+    assert project(np.ones((5, 3)), dim=2).x.tolist() == [[0.0, 0.0]] * 5
+    assert project(np.ones((1, 3)), dim=2).x.tolist() == [[0.0, 0.0]]
 
 
 def test_one_dimension_is_drawn_in_the_dimensions_that_were_asked_for():
-    found = projected(np.arange(5.0)[:, None], dim=2).x
+    found = project(np.arange(5.0)[:, None], dim=2).x
     assert found.shape == (5, 2) and np.ptp(found[:, 1]) == 0.0
 
 
 def test_an_unknown_projection_is_refused():
     with pytest.raises(ArcwiseError, match="unknown method 'pcs': did you mean 'pca'"):
-        projected(np.ones((5, 3)), method="pcs")
+        project(np.ones((5, 3)), method="pcs")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from arcwise.metrics import all_pairs, auc, eer, fold_accuracy, roc, tar_at_far
-from arcwise.metrics.verification import WIDTH, best_threshold, equal_error_rate, given_pairs, scored
+from arcwise.metrics.verification import WIDTH, best_threshold, equal_error_rate, given_pairs, score_pairs
 from metrics import definitions
 from metrics.samples import apart, blobs, embeddings, labelled
 
@@ -26,7 +26,7 @@ def score_lists(least=1, most=14):
 
 
 def pairs_of(genuine, impostor):
-    return scored(np.array([*genuine, *impostor]), np.arange(len(genuine) + len(impostor)) < len(genuine))
+    return score_pairs(np.array([*genuine, *impostor]), np.arange(len(genuine) + len(impostor)) < len(genuine))
 
 
 # ------------------------------------------------------------------------------------------ by loops
@@ -195,7 +195,7 @@ def test_auc_and_tar_at_far_are_those_of_scikit_learn(seed, digits):
     rng = np.random.default_rng(seed)
     same = rng.random(500) < 0.3
     score = np.round(rng.standard_normal(500) + same, digits)
-    pairs = scored(score, same)
+    pairs = score_pairs(score, same)
     assert auc(pairs) == pytest.approx(roc_auc_score(same, score), abs=1e-12)
     far, tar, _ = roc_curve(same, score, drop_intermediate=False)
     for wanted in FARS:

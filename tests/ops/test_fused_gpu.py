@@ -154,11 +154,11 @@ def test_a_step_waits_for_nothing_and_can_be_recorded():
 
 
 def test_auto_picks_it_on_a_gpu():
-    from arcwise.ops import chosen
+    from arcwise.ops import engine_for
 
     x = torch.zeros(64, 8, device="cuda")
-    assert chosen(x, 2**21, moving=False) == "triton" and chosen(x, 100, moving=False) == "eager"
-    assert chosen(x.double(), 2**28, moving=False) == "chunked"
+    assert engine_for(x, 2**21, moving=False) == "triton" and engine_for(x, 100, moving=False) == "eager"
+    assert engine_for(x.double(), 2**28, moving=False) == "chunked"
 
 
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # torch's own way of recording meets it

@@ -12,20 +12,22 @@ import pytest
 
 from arcwise.cli import code_of
 from arcwise.compare import compare
-from arcwise.compare.measure import measure
-from arcwise.compare.table import Table
-from arcwise.config import overridden
+from arcwise.config import override
 from arcwise.errors import ArcwiseError
+from arcwise.figures import FIGURES, drawings
+from arcwise.heads import head_from
+from arcwise.headspec import HeadSpec
 from arcwise.margins import MARGINS
+from arcwise.measure import measure, measure_epochs
 from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.report import conclusions
 from arcwise.report.blocks import Paragraph
-from arcwise.report.content import content, numbers
-from arcwise.report.drawings import FIGURES, drawings, run_series
-from arcwise.report.paper import escaped
-from arcwise.report.subject import NAMES, label, scale_and_margin, subject
-from arcwise.report.worked import blocks as worked
+from arcwise.report.content import content, number_table
+from arcwise.report.paper import escape_typst
+from arcwise.report.worked import worked_examples as worked
+from arcwise.study.subject import scale_and_margin, subject
+from arcwise.study.table import Table
 
 SHORT = ["train.epochs=2", "data.source=digits[0-4]", "data.unseen=5-9", "train.snapshots=true"]
 
@@ -34,15 +36,21 @@ SHORT = ["train.epochs=2", "data.source=digits[0-4]", "data.unseen=5-9", "train.
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "c"
     heads = ["softmax", "softmax-bias", "normface", "arcface"]
-    compare(overridden(recipe("digits-2d"), SHORT), heads, out, seeds=[0, 1], workers=1, device="cpu")
-    skewed = overridden(recipe("digits-2d"), [*SHORT, "head.name=softmax-bias", "data.imbalance=5"])
+    compare(override(recipe("digits-2d"), SHORT), heads, out, seeds=[0, 1], workers=1, device="cpu")
+    skewed = override(recipe("digits-2d"), [*SHORT, "head.name=softmax-bias", "data.imbalance=5"])
     compare(skewed, ["softmax-bias"], out.parent / "skewed", seeds=[0], workers=1, device="cpu")
     assert code_of(["report", str(out), str(out.parent / "skewed"), "--html", "--pdf", "--zip"]) == 0
     return out
 
 
 def test_everything_a_report_promises_is_there(folder):
-    assert {p.name for p in folder.iterdir()} >= {"report.html", "report.pdf", "report.zip", "metrics.json"}
+    assert {p.name for p in folder.iterdir()} >= {
+        "report.html",
+        "report.pdf",
+        "report.zip",
+        "metrics.json",
+        "report.json",
+    }
     drawn = {p.stem for p in (folder / "figures").glob("*.png")}
     assert drawn >= set(FIGURES) - {"sphere", "sweep"}
     assert {p.name for p in (folder / "animations").glob("*.gif")} == {"test.gif", "train.gif"}
@@ -59,7 +67,7 @@ def test_the_page_needs_nothing_else(folder):
 
 def test_every_mean_in_the_tables_is_one_of_metrics_json(folder):
     page = (folder / "report.html").read_text()
-    found = json.loads((folder / "metrics.json").read_text())["report"]["metrics"]
+    found = json.loads((folder / "report.json").read_text())["metrics"]
     mean = found["accuracy"]["heads"]["ArcFace m=0.3 s=8"]["mean"]
     assert f"{100 * mean:.2f} ±" in page
     every = {
@@ -76,7 +84,7 @@ def test_every_mean_in_the_tables_is_one_of_metrics_json(folder):
 
 def test_the_zip_holds_code_figures_numbers_and_the_pdf(folder):
     names = zipfile.ZipFile(folder / "report.zip").namelist()
-    assert "report.pdf" in names and "code/arcwise/heads.py" in names and "metrics.json" in names
+    assert "report.pdf" in names and "code/arcwise/heads.py" in names and "report.json" in names
     assert any(name.startswith("figures/") for name in names)
     assert any(name.startswith("runs/arcface") for name in names)
 
@@ -112,7 +120,7 @@ def test_wrong_input_ends_in_a_message(folder, tmp_path, capsys, words, said):
 
 def test_runs_of_two_experiments_are_refused(folder, tmp_path):
     other = compare(
-        overridden(recipe("digits-2d"), ["train.epochs=1"]), ["softmax"], tmp_path / "o", seeds=[0], workers=1
+        override(recipe("digits-2d"), ["train.epochs=1"]), ["softmax"], tmp_path / "o", seeds=[0], workers=1
     )
     with pytest.raises(ArcwiseError, match="these are several"):
         subject([folder, other[0].path])
@@ -138,7 +146,10 @@ def test_evaluate_prints_numbers_by_name_and_for_machines(folder, capsys):
     run = str(folder / "arcface-seed0")
     assert code_of(["evaluate", run, "--only", "dunn-*-cosine-95"]) == 0
     assert capsys.readouterr().out.count("dunn-") == 6
-    assert code_of(["evaluate", run + "/embeddings/test.safetensors", "--json"]) == 0
+    file = run + "/embeddings/test.safetensors"
+    assert code_of(["evaluate", file, "--json"]) == 0
+    assert "accuracy" not in json.loads(capsys.readouterr().out)[file]
+    assert code_of(["evaluate", file, "--prototypes", run, "--json"]) == 0
     assert "accuracy" in json.loads(capsys.readouterr().out)[run + "/embeddings/test.safetensors"]
 
 
@@ -150,15 +161,18 @@ def table(**heads):
 
 
 def test_a_conclusion_says_so_when_arcface_did_not_win():
-    lost = conclusions.sentences(table(softmax=(0.90, 0.91, 0.92), ArcFace=(0.80, 0.81, 0.82)))
+    def sentences(**heads):
+        return conclusions.sentences(table(**heads), "ArcFace")
+
+    lost = sentences(softmax=(0.90, 0.91, 0.92), ArcFace=(0.80, 0.81, 0.82))
     assert "worse" in lost[0] and "did not win" in lost[-2] and "softmax in accuracy" in lost[-1]
-    won = conclusions.sentences(table(softmax=(0.80, 0.81, 0.82), ArcFace=(0.90, 0.91, 0.92)))
+    won = sentences(softmax=(0.80, 0.81, 0.82), ArcFace=(0.90, 0.91, 0.92))
     assert "ArcFace is better than softmax" in won[0] and "+10.00 points [+10.00, +10.00]" in won[0]
-    open_ = conclusions.sentences(table(softmax=(0.80, 0.92), ArcFace=(0.90, 0.81)))
+    open_ = sentences(softmax=(0.80, 0.92), ArcFace=(0.90, 0.81))
     assert "no difference is shown" in open_[0]
-    one = conclusions.sentences(table(softmax=(0.80,), ArcFace=(0.90,)))
+    one = sentences(softmax=(0.80,), ArcFace=(0.90,))
     assert "no difference can be judged" in one[0]
-    assert "nothing to compare" in conclusions.sentences(table(ArcFace=(0.90, 0.91)))[0]
+    assert "nothing to compare" in sentences(ArcFace=(0.90, 0.91))[0]
 
 
 def test_the_worked_numbers_are_those_of_the_documents():
@@ -171,9 +185,13 @@ def test_the_worked_numbers_are_those_of_the_documents():
     assert cosines == ["1.00", "0.28", "-0.81", "0.33", "-0.83"]
 
 
+def label(text):
+    return head_from(text, 2, 5).spec.label
+
+
 def test_labels_and_scales():
-    config = overridden(recipe("digits-2d"), ["head.name=cosface:m=0.2,s=7"])
-    assert label(config) == "CosFace m=0.2 s=7"
+    assert label("cosface:m=0.2,s=7") == "CosFace m=0.2 s=7"
+    assert label("softmax-bias") == "softmax + bias"
 
 
 def test_a_run_given_twice_counts_once(folder):
@@ -181,28 +199,29 @@ def test_a_run_given_twice_counts_once(folder):
 
 
 def test_only_normface_and_arcface_have_a_place_in_a_sweep():
-    assert label(overridden(recipe("digits-2d"), ["head.name=arcface:s=16"])) == "ArcFace m=0.5 s=16"
-    assert scale_and_margin("SphereFace m=1.5 s=8") is None and scale_and_margin("CosFace m=0.2 s=8") is None
+    assert label("arcface:s=16") == "ArcFace m=0.5 s=16"
+    assert scale_and_margin(HeadSpec.parse("arcface:m=0.3,s=8")) == (8.0, 0.3)
+    assert all(scale_and_margin(HeadSpec.parse(text)) is None for text in ("sphereface:m=1.5,s=8", "cosface:m=0.2,s=8"))
 
 
 def test_nine_heads_are_a_report_of_their_own(tmp_path):
     heads = [f"arcface:m={m},s={s}" for m in (0.1, 0.3) for s in (1, 4, 16)] + [f"normface:s={s}" for s in (1, 4, 16)]
-    base = overridden(recipe("digits-2d"), ["train.epochs=1"])
+    base = override(recipe("digits-2d"), ["train.epochs=1"])
     made = compare(base, heads, tmp_path / "c", seeds=[0], workers=1, device="cpu")
     assert code_of(["figures", str(made[0].path), "--only", "sweep"]) == 0
     assert (made[0].path / "figures" / "sweep.png").is_file()
 
 
 def test_names_with_signs_of_formulas_are_drawn_as_they_are():
-    from arcwise.figures import class_legend, image, panels
+    from arcwise.figures.canvas import class_legend, figure_bytes, panels
 
     with panels(1) as (figure, _):
         class_legend(figure, ("a$b$c", r"$\frac{$", "<!-- <script>"))
-        assert image(figure).startswith(b"\x89PNG")
+        assert figure_bytes(figure).startswith(b"\x89PNG")
 
 
 def test_typst_signs_in_text_stay_text():
-    assert escaped("a*b_c #d `x_y`") == r"a\*b\_c \#d `x_y`"
+    assert escape_typst("a*b_c #d `x_y`") == r"a\*b\_c \#d `x_y`"
 
 
 @pytest.mark.browser
@@ -228,7 +247,7 @@ def test_the_page_runs_in_a_browser_without_errors(folder, tmp_path):
 
 
 def test_reading_a_report_needs_no_torch_for_its_metrics():
-    modules = "arcwise.metrics, arcwise.figures.animation, arcwise.compare.table"
+    modules = "arcwise.metrics, arcwise.figures.animation, arcwise.study.table"
     code = f"import sys; sys.modules['torch'] = None; import {modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -279,17 +298,17 @@ def test_a_damaged_snapshot_costs_its_animation_and_says_so(copied):
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"of": ["test-epoch-000.safetensors"], "values": [1]}'])
 def test_damaged_numbers_beside_snapshots_are_measured_again(copied, text):
-    kept = copied / "arcface-seed0" / "embeddings" / "dunn-test.json"
-    run = Run.open(kept.parent.parent)
-    before = run_series(run, "test")
+    kept = copied / "arcface-seed0" / "epochs-test.json"
+    run = Run.open(kept.parent)
+    before = measure_epochs(run, "test")
     kept.write_text(text)
-    assert run_series(run, "test") == before
+    assert measure_epochs(run, "test") == before
 
 
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("arcface-seed0/metrics.json", "{}", "lacks images, steps"),
+        ("arcface-seed0/result.json", '{"test": {}}', "lacks images, steps"),
         ("comparison.json", '{"format": 1}', "names no heads and seeds"),
         ("arcface-seed0/config.json", '{"format": 1}', "names no configuration"),
     ],
@@ -316,9 +335,9 @@ def test_embeddings_that_are_not_finite_name_their_run(copied):
 
 
 def test_equal_means_are_marked_together():
-    rows = numbers(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9], normface=[0.8, 0.8]), ("accuracy",), "")
+    rows = number_table(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9], normface=[0.8, 0.8]), ["accuracy"], "")
     assert rows.strong == {(0, 1), (0, 2)}
-    assert not numbers(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9]), ("accuracy",), "").strong
+    assert not number_table(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9]), ["accuracy"], "").strong
 
 
 def test_a_comparison_is_evaluated_run_by_run(folder, capsys):
@@ -332,5 +351,6 @@ def test_nothing_is_written_into_a_run_or_over_a_file(folder, capsys, where):
     assert "choose" in capsys.readouterr().err
 
 
-def test_every_margin_has_a_name_of_its_own():
-    assert set(MARGINS) <= set(NAMES)
+def test_every_margin_has_a_title_of_its_own():
+    titles = [head_from(name, 2, 5).spec.title for name in MARGINS]
+    assert len(set(titles)) == len(titles) and all(titles)

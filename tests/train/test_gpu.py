@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, overridden
+from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, override
 from arcwise.data import load
 from arcwise.errors import ArcwiseError
 from arcwise.records import Run
 from arcwise.train import train
 from arcwise.train.loop import Trainer
-from arcwise.train.setup import resolved
+from arcwise.train.setup import resolve
 
 pytestmark = pytest.mark.gpu
 
@@ -26,9 +26,9 @@ SMALL = Config(
 
 
 def made(tmp_path, *settings):
-    config = overridden(SMALL, settings)
+    config = override(SMALL, settings)
     splits = load(config.data)
-    return Trainer(Run(tmp_path), resolved(config, splits), splits, device=torch.device("cuda", 0))
+    return Trainer(Run(tmp_path), resolve(config, splits), splits, device=torch.device("cuda", 0))
 
 
 def curve(trainer, steps):
@@ -93,20 +93,20 @@ def test_no_weight_moves_from_the_first_bad_step_on(tmp_path, optimiser):
 
 
 def test_a_whole_run_trains_resumes_and_evaluates(tmp_path):
-    config = overridden(SMALL, ["train.amp=true", "train.margin_warmup=2", "head.name=arcface"])
+    config = override(SMALL, ["train.amp=true", "train.margin_warmup=2", "head.name=arcface"])
     run = train(config, tmp_path / "run", device="cuda")
-    assert run.metrics["test"]["accuracy"] > 0.8
+    assert run.result["test"]["accuracy"] > 0.8
     (run.path / "metrics.json").unlink()
     again = train(config, run.path, resume=True, device="cuda")
-    assert again.metrics["test"]["accuracy"] == pytest.approx(run.journal("finished")[-1]["accuracy"], abs=0.02)
+    assert again.result["test"]["accuracy"] == pytest.approx(run.journal("finished")[-1]["accuracy"], abs=0.02)
 
 
 def test_streamed_and_resident_batches_are_the_same_on_the_device():
     from arcwise.data import Loader
-    from arcwise.data.samplers import order
+    from arcwise.data.samplers import epoch_order
 
     images = load(SMALL.data).train
-    rows = order(images.y, "shuffled", batch=16, seed=0)
+    rows = epoch_order(images.y, "shuffled", batch=16, seed=0)
     options = {"mean": (0.5,), "std": (0.2,), "config": SMALL.data, "device": "cuda"}
     for one, two in zip(
         Loader(images, **options).training(rows, seed=0),

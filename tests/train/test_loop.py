@@ -1,7 +1,6 @@
 """Training: exact to resume, right in its averages, and stopped with a reason when numbers run away."""
 
 import dataclasses
-import json
 import math
 import os
 import signal
@@ -14,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, overridden
+from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, override
 from arcwise.data import load
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
@@ -22,9 +21,9 @@ from arcwise.model import Embedder
 from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.train import train
-from arcwise.train.checkpoint import existing
+from arcwise.train.checkpoint import checkpoints_of
 from arcwise.train.loop import Trainer
-from arcwise.train.setup import resolved
+from arcwise.train.setup import resolve
 
 SMALL = Config(
     data=DataConfig(source="synthetic:classes=6,per_class=20,side=8", shift=1, flip=True),
@@ -35,17 +34,17 @@ SMALL = Config(
 
 
 def small(*settings):
-    return overridden(SMALL, settings)
+    return override(SMALL, settings)
 
 
 def made(config, tmp_path, **options):
     splits = load(config.data)
-    config = resolved(config, splits)
+    config = resolve(config, splits)
     return Trainer(Run(tmp_path), config, splits, device=torch.device("cpu"), **options)
 
 
 def last_checkpoint(run):
-    return load_file(existing(run)[-1])
+    return load_file(checkpoints_of(run)[-1])
 
 
 def told(run):
@@ -64,16 +63,20 @@ def same_tensors(one, two):
 def test_a_run_holds_all_it_should(tmp_path):
     run = train(small("train.snapshots=true", "data.unseen=5", "data.validation=0.2"), tmp_path / "run", device="cpu")
     there = {path.name for path in run.path.iterdir()}
-    assert {"config.json", "journal.jsonl", "checkpoints", "model.safetensors", "metrics.json", "embeddings",
+    assert {"config.json", "journal.jsonl", "checkpoints", "model.safetensors", "result.json", "embeddings",
             "figures"} <= there  # fmt: skip
     about = run.about
     assert about["format"] == 1 and about["seed"] == 0 and "torch" in about["versions"] and "commit" in about
-    assert Config.from_json(json.dumps(run.config)).head.s == 8.0
-    assert run.metrics["validation"]["accuracy"] > 0.5 and run.metrics["epochs"] == 3
+    assert run.settings.head.s == 8.0 and run.head.label
+    assert run.result["validation"]["accuracy"] > 0.5 and run.result["epochs"] == 3
     names = {path.stem for path in (run.path / "embeddings").iterdir()}
     assert {"test", "validation", "unseen", "train-epoch-000", "test-epoch-003", "validation-epoch-001"} <= names
     found = run.embeddings("test")
-    assert found.prototypes.shape == (5, 3) and found.names == tuple("01234")
+    assert found.names == tuple("01234") and len(set(found.keys)) == len(found)
+    assert run.prototypes().w.shape == run.prototypes(3).w.shape == (5, 3)
+    assert not np.array_equal(run.prototypes(0).w, run.prototypes(3).w)
+    assert run.prototypes().model == found.model == Embedder.load(run.path).fingerprint == run.result["model"]
+    assert run.embeddings("test-epoch-003").model == found.model != run.embeddings("test-epoch-002").model
     model = Embedder.load(run.path)
     assert model.names == tuple("01234") and model.dim == 3
     kinds = [entry["kind"] for entry in run.journal()]
@@ -114,7 +117,7 @@ def test_a_run_stopped_anywhere_ends_in_the_same_bits(tmp_path, head):
     name, _, inside = head.partition(" ")
     settings = [f"head.name={name}", "train.sampling=balanced", "head.inside=true" if inside else "train.clip=1"]
     whole = train(small(*settings), tmp_path / "whole", device="cpu")
-    steps = whole.metrics["steps"]
+    steps = whole.result["steps"]
 
     class StopError(Exception):
         pass
@@ -212,7 +215,7 @@ def test_prototypes_that_step_inside_are_those_that_step_apart(tmp_path, optimis
 def test_prototypes_that_step_inside_go_without_clipping_and_accumulation(tmp_path, setting):
     config = small("head.inside=true")
     with pytest.raises(ArcwiseError, match=r"neither clipped nor|head\.inside"):
-        train(overridden(config, [setting, "head.inside=true"]), tmp_path / "run", device="cpu")
+        train(override(config, [setting, "head.inside=true"]), tmp_path / "run", device="cpu")
 
 
 @pytest.mark.parametrize(("engine", "says"), [("eager", 'not "eager"'), ("triton", "cannot run here")])
@@ -233,7 +236,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number):
     assert child.returncode == 128 + number
     assert "stopped and saved at step" in said and f"Go on with: arcwise train digits-2d --out {out} --resume" in said
     assert newest(out) and "Traceback" not in said
-    assert load_file(existing(Run.open(out))[-1])
+    assert load_file(checkpoints_of(Run.open(out))[-1])
 
 
 def test_a_second_process_in_the_same_run_is_refused(tmp_path):
@@ -265,16 +268,16 @@ def test_resuming_with_other_settings_names_them(tmp_path):
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     whole = train(SMALL, tmp_path / "whole", device="cpu")
     run = train(SMALL, tmp_path / "run", device="cpu")
-    (run.path / "metrics.json").unlink()
-    existing(run)[-1].write_bytes(b"cut off")
+    (run.path / "result.json").unlink()
+    checkpoints_of(run)[-1].write_bytes(b"cut off")
     again = train(SMALL, run.path, resume=True, device="cpu")
     assert same_tensors(last_checkpoint(whole), last_checkpoint(again))
 
 
 def test_checkpoints_that_are_all_damaged_are_set_aside_with_a_word(tmp_path):
     run = train(SMALL, tmp_path / "run", device="cpu")
-    (run.path / "metrics.json").unlink()
-    for path in existing(run):
+    (run.path / "result.json").unlink()
+    for path in checkpoints_of(run):
         path.write_bytes(b"cut off")
     with pytest.raises(ArcwiseError, match=r"now called \.damaged.*Say it again"):
         train(SMALL, run.path, resume=True, device="cpu")
@@ -296,7 +299,7 @@ def test_a_disk_that_fills_up_loses_nothing(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(ArcwiseError, match="the disk is full"):
             train(SMALL, out, device="cpu")
-    assert existing(Run.open(out)) and not list(out.rglob("*.part"))
+    assert checkpoints_of(Run.open(out)) and not list(out.rglob("*.part"))
     again, whole = train(SMALL, out, resume=True, device="cpu"), train(SMALL, tmp_path / "whole", device="cpu")
     assert same_tensors(last_checkpoint(whole), last_checkpoint(again))
 
@@ -384,11 +387,11 @@ def test_the_margin_warms_up_from_normface(tmp_path):
     trainer = made(small("train.margin_warmup=2", "model.dropout=0"), tmp_path)
     x, y = torch.randn(8, 3), torch.arange(8) % 6
     full = trainer.head(x, y)
-    trainer.head.strength = 0.0
+    trainer.head.set_strength(0.0)
     none = trainer.head(x, y)
     cos = trainer.head.logits(x)
     assert torch.allclose(none, torch.nn.functional.cross_entropy(cos, y), atol=1e-5) and full > none
-    trainer.set_pace()
+    trainer.pace.set(1)
     assert 0 < trainer.head.strength < 0.1
 
 
@@ -397,15 +400,15 @@ def test_samplings_train(tmp_path, sampling):
     run = train(
         small(f"train.sampling={sampling}", "train.per_class=4", "train.epochs=6"), tmp_path / "run", device="cpu"
     )
-    assert run.metrics["test"]["accuracy"] > 0.4
+    assert run.result["test"]["accuracy"] > 0.4
 
 
 def test_early_stopping_keeps_the_best_model(tmp_path):
     config = small("data.validation=0.3", "train.patience=2", "train.epochs=40", "train.lr=0.02")
     run = train(config, tmp_path / "run", device="cpu")
     found = [entry["accuracy"] for entry in run.journal("evaluation")]
-    assert run.metrics["epochs"] == len(found) < 40
-    assert run.metrics["validation"]["accuracy"] == pytest.approx(max(found), abs=1e-6)
+    assert run.result["epochs"] == len(found) < 40
+    assert run.result["validation"]["accuracy"] == pytest.approx(max(found), abs=1e-6)
     assert len(found) - 1 - int(np.argmax(found)) == 2
     with pytest.raises(ArcwiseError, match=r"data\.validation=0\.1"):
         train(small("train.patience=2"), tmp_path / "other", device="cpu")
@@ -421,7 +424,7 @@ def test_snapshots_are_of_every_epoch_and_patience_counts_evaluations(tmp_path):
     )
     run = train(small(*settings), tmp_path / "run", device="cpu")
     assert len(run.journal("evaluation")) >= 2
-    epochs = run.metrics["epochs"]
+    epochs = run.result["epochs"]
     assert len(list((run.path / "embeddings").glob("train-epoch-*"))) == epochs + 1
 
 
@@ -434,7 +437,7 @@ def test_snapshots_are_of_every_epoch_and_patience_counts_evaluations(tmp_path):
         (("head.name=magface", "train.margin_warmup=1"), "changes more: set it to 0"),
         (("head.name=softmax", "head.m=0.3"), "no scale, margin, engine or gradient"),
         (("head.name=softmax", "head.engine=chunked"), "no scale, margin, engine or gradient"),
-        (("head.name=arcface:m=0.3", "head.m=0.2"), "each key once"),
+        (("head.name=arcface:m=0.3", "head.m=0.2"), "both set m"),
     ],
 )
 def test_settings_that_would_be_ignored_are_refused(tmp_path, settings, says):
@@ -457,7 +460,7 @@ def test_a_learning_rate_that_runs_away_stops_with_a_reason(tmp_path):
     with pytest.raises(
         ArcwiseError, match=r"training stopped at step \d+: .* not finite.*The last good checkpoint is .*step-"
     ):
-        train(overridden(config, ["train.epochs=60"]), tmp_path / "run", device="cpu")
+        train(override(config, ["train.epochs=60"]), tmp_path / "run", device="cpu")
     kept = last_checkpoint(Run.open(tmp_path / "run"))
     assert all(
         value.isfinite().all() for name, value in kept.items() if name.startswith("model") and "running" not in name
@@ -489,7 +492,7 @@ def test_fine_tuning_starts_from_the_model_with_prototypes_at_class_means(tmp_pa
     )
     splits = load(dataclasses.replace(config.data, size=8, channels=1))
     model = Embedder.load(start.path)
-    trainer = Trainer(Run(tmp_path / "a"), resolved(config, splits), splits, device=torch.device("cpu"), start=model)
+    trainer = Trainer(Run(tmp_path / "a"), resolve(config, splits), splits, device=torch.device("cpu"), start=model)
     x = torch.nn.functional.normalize(torch.from_numpy(embed(model, splits.train).x))
     means = torch.stack([x[torch.from_numpy(splits.train.y) == c].mean(0) for c in range(5)])
     cos = torch.nn.functional.cosine_similarity(trainer.head.weight, means)
@@ -509,12 +512,12 @@ def test_fine_tuning_runs_and_resumes_like_any_run(tmp_path, start):
         small("data.source=digits[5-9]", "train.batch_norm=frozen", "train.epochs=8"), init=str(start.path)
     )
     run = train(config, tmp_path / "run", device="cpu")
-    before = run.metrics["test"]
+    before = run.result["test"]
     assert before["accuracy"] > 0.6
     assert Embedder.load(run.path).names == tuple("56789")
-    (run.path / "metrics.json").unlink()
+    (run.path / "result.json").unlink()
     again = train(config, run.path, resume=True, device="cpu")
-    assert again.metrics["test"] == before
+    assert again.result["test"] == before
 
 
 def test_devices_that_are_not_there_are_refused(tmp_path):
@@ -545,11 +548,11 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 
 
 def test_resuming_with_other_images_is_refused(tmp_path):
-    run = train(small("train.epochs=1"), tmp_path / "run", device="cpu")
-    (run.path / "metrics.json").unlink()
+    run = train(small("train.epochs=1"), tmp_path / "run", device="cpu", data=load(SMALL.data))
+    (run.path / "result.json").unlink()
     other = load(dataclasses.replace(SMALL.data, source="synthetic:classes=6,per_class=21,side=8"))
     with pytest.raises(ArcwiseError, match="added, removed or renamed"):
-        train(small("train.epochs=1"), run.path, resume=True, device="cpu", splits=other)
+        train(small("train.epochs=1"), run.path, resume=True, device="cpu", data=other)
 
 
 def test_a_finished_run_without_its_model_is_finished_again(tmp_path):

@@ -1,4 +1,4 @@
-"""Returns a network from images to features by its name; each family is one file."""
+"""Networks from images to features by their names; each family is one file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def backbone(name: str, *, channels: int, side: int, dropout: float = 0.0, pretrained: bool = False) -> nn.Module:
+def build_backbone(name: str, *, channels: int, side: int, dropout: float = 0.0, pretrained: bool = False) -> nn.Module:
     """The network of this name for square images: (b, channels, side, side) -> (b, features).
 
     "timm:NAME" is any model of timm, which is an extra.
 
-    >>> backbone("simple_cnn", channels=1, side=28).features
+    >>> build_backbone("simple_cnn", channels=1, side=28).features
     128
     """
     channels, side = count_at_least("channels", channels, 1), count_at_least("side", side, 1)
@@ -40,4 +40,4 @@ def backbone(name: str, *, channels: int, side: int, dropout: float = 0.0, pretr
     return BACKBONES[name](channels=channels, side=side, dropout=dropout)
 
 
-__all__ = ["BACKBONES", "backbone"]
+__all__ = ["BACKBONES", "build_backbone"]

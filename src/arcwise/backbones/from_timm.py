@@ -1,4 +1,4 @@
-"""Returns any model of timm as a backbone; timm is an extra, imported here and only when asked for."""
+"""Any model of timm as a backbone; timm is an extra, imported here and only when asked for."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from arcwise.errors import ArcwiseError
 KEPT_ALIVE: list[torch.library.Library] = []  # schemas vanish with the object that declared them
 
 
-def imported() -> ModuleType:
+def import_timm() -> ModuleType:
     """timm, also where torchvision was built for a torch with CUDA and this one has none."""
     try:
         return timm_module()
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
+    except RuntimeError:  # torchvision's, when the operators it registers kernels for were never declared
+        declare_operators()
     except ImportError as error:
         raise ArcwiseError(f"timm models need timm: pip install 'arcwise[timm]' ({error}).") from None
+    return timm_module()
+
+
+def declare_operators() -> None:
+    """Declares the two operators that torchvision's own library would have, so that its Python part can be imported."""
     for name in [name for name in sys.modules if name.split(".")[0] in ("torchvision", "timm")]:
         del sys.modules[name]
     library = torch.library.Library("torchvision", "FRAGMENT")
     library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     KEPT_ALIVE.append(library)
-    return timm_module()
 
 
 def timm_module() -> ModuleType:
@@ -45,7 +48,7 @@ class TimmBackbone(nn.Module):
 
     def __init__(self, name: str, *, channels: int, side: int, dropout: float = 0.0, pretrained: bool = False):
         super().__init__()
-        timm = imported()
+        timm = import_timm()
         if not timm.is_model(name.split(".")[0]):
             near = difflib.get_close_matches(name, timm.list_models(), n=5)
             hint = " or ".join(near) or "one of timm.list_models()"

@@ -1,10 +1,15 @@
-"""Returns the improved residual networks of the ArcFace paper, named as insightface names its weights."""
+"""The improved residual networks of the ArcFace paper, named as insightface names its weights."""
 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
+
+from arcwise.errors import ArcwiseError
 
 
 def norm(width: int) -> nn.BatchNorm2d:
@@ -71,3 +76,35 @@ DEPTHS = {
     "iresnet100": (3, 13, 30, 3),
 }
 IRESNETS = {name: partial(IResNet, depths) for name, depths in DEPTHS.items()}
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint of insightface's code holds: which network, for which images, and its weights by our names."""
+
+    name: str
+    dim: int
+    side: int
+    channels: int
+    weights: dict[str, Tensor]
+
+
+def read_insightface(path: Path) -> Checkpoint:
+    """The backbone in a checkpoint of insightface; which iresnet it is follows from its layers.
+
+    Its layers bear the names they have here, below `backbone.` and, for the last two, `neck.`. Nothing is unpickled but
+    tensors.
+    """
+    if not path.is_file():
+        raise ArcwiseError(f"there is no checkpoint {path}.")
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        blocks = tuple(len({n.split(".")[1] for n in weights if n.startswith(f"layer{i}.")}) for i in range(1, 5))
+        dim, features = weights["fc.weight"].shape
+        channels = weights["conv1.weight"].shape[1]
+    except Exception as error:  # pickle raises nearly anything
+        raise ArcwiseError(f"{path} is no checkpoint of an insightface backbone ({error!r}).") from None
+    name = next((name for name, depths in DEPTHS.items() if depths == blocks), None)
+    if name is None:
+        raise ArcwiseError(f"{path} has {blocks} blocks in its stages, which is none of {', '.join(DEPTHS)}.")
+    named = {("neck." if n.startswith(("fc.", "features.")) else "backbone.") + n: v for n, v in weights.items()}
+    return Checkpoint(name, dim, round((features / 512) ** 0.5) * 16, channels, named)

@@ -1,4 +1,4 @@
-"""Returns the two small networks of the introductory experiments: SimpleCNN for the plane, VGG8 for the sphere."""
+"""The two small networks of the introductory experiments: SimpleCNN for the plane, VGG8 for the sphere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from arcwise.errors import ArcwiseError
 
 
-def block(inputs: int, outputs: int, *, pool: bool = False) -> list[nn.Module]:
+def plain_block(inputs: int, outputs: int, *, pool: bool = False) -> list[nn.Module]:
     """Convolution 3 x 3, batch norm, ReLU, and 2 x 2 max pooling if asked for; no bias before a batch norm.
 
     The pooling comes before the ReLU: the two commute, and the ReLU then has a quarter of the work.
@@ -32,7 +32,7 @@ class SimpleCNN(nn.Module):
         super().__init__()
         flat = 64 * halved(side, 2, "simple_cnn") ** 2
         self.body = nn.Sequential(
-            *block(channels, 32, pool=True), *block(32, 64, pool=True), nn.Flatten(),
+            *plain_block(channels, 32, pool=True), *plain_block(32, 64, pool=True), nn.Flatten(),
             nn.Linear(flat, 128, bias=False), nn.BatchNorm1d(128), nn.ReLU(inplace=True), nn.Dropout(dropout),
         )  # fmt: skip
 
@@ -48,7 +48,7 @@ class VGG8(nn.Module):
         left = halved(side, 3, "vgg8")
         layers: list[nn.Module] = []
         for inputs, outputs in ((channels, 16), (16, 32), (32, 64)):
-            layers += [*block(inputs, outputs), *block(outputs, outputs, pool=True)]
+            layers += [*plain_block(inputs, outputs), *plain_block(outputs, outputs, pool=True)]
         self.body = nn.Sequential(*layers, nn.BatchNorm2d(64), nn.Dropout(dropout), nn.Flatten())
         self.features = 64 * left**2
 

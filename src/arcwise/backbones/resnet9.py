@@ -1,4 +1,4 @@
-"""Returns ResNet9, a fast residual network for small images: four stages, two of them with a residual pair."""
+"""ResNet9, a fast residual network for small images: four stages, two of them with a residual pair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def block(inputs: int, outputs: int, *, pool: bool = False, stride: int = 1) -> nn.Sequential:
+def pooled_block(inputs: int, outputs: int, *, pool: bool = False, stride: int = 1) -> nn.Sequential:
     """Convolution 3 x 3, pooling where the image halves, batch norm, ReLU."""
     layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)]
     if pool:
@@ -19,7 +19,7 @@ class Residual(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        self.body = nn.Sequential(block(width, width), block(width, width))
+        self.body = nn.Sequential(pooled_block(width, width), pooled_block(width, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.body(x)
@@ -37,10 +37,10 @@ class ResNet9(nn.Module):
     def __init__(self, *, channels: int, side: int, dropout: float = 0.0):
         super().__init__()
         self.body = nn.Sequential(
-            block(channels, 64, stride=1 if side < 48 else 2, pool=side >= 96),
-            block(64, 128, pool=True), Residual(128),
-            block(128, 256, pool=True), Residual(256),
-            block(256, 512, pool=True), Residual(512),
+            pooled_block(channels, 64, stride=1 if side < 48 else 2, pool=side >= 96),
+            pooled_block(64, 128, pool=True), Residual(128),
+            pooled_block(128, 256, pool=True), Residual(256),
+            pooled_block(256, 512, pool=True), Residual(512),
         )  # fmt: skip
         self.dropout = nn.Dropout(dropout)
 

@@ -6,30 +6,33 @@ import sys
 
 from cyclopts import App, CycloptsError, Parameter
 
-import arcwise
 from arcwise.errors import ArcwiseError
+from arcwise.version import __version__
 
 app = App(
     name="arcwise",
     help="Angular-margin embeddings: exact, finite, and in bounded memory.",
-    version=f"arcwise {arcwise.__version__}",
+    version=f"arcwise {__version__}",
     result_action="return_value",
     suppress_keyboard_interrupt=False,
     default_parameter=Parameter(negative=(), consume_multiple=True),
 )
-app.command("arcwise.cli.advise:run", name="advise", help="Suggest a scale s and a margin m, with the reasons.")
-app.command("arcwise.cli.plan:run", name="plan", help="Say what a head of so many classes needs and costs on a GPU.")
-app.command("arcwise.cli.train:run", name="train", help="Train a recipe into a run folder.")
-app.command("arcwise.cli.compare:run", name="compare", help="Train several heads over several seeds, side by side.")
-app.command("arcwise.cli.evaluate:run", name="evaluate", help="Measure runs or files of embeddings.")
-app.command("arcwise.cli.report:figures", name="figures", help="Draw the figures of finished runs.")
-app.command(
-    "arcwise.cli.report:report", name="report", help="Write a report on finished runs: HTML, PDF, figures, animations."
-)
-app.command("arcwise.cli.recipes:run", name="recipes", help="List what can be trained by name.")
-app.command("arcwise.cli.data:app", name="data", help="List data sources, get one, or show what it holds.")
-app.command("arcwise.cli.embed:run", name="embed", help="Write the embeddings of images into one file.")
-app.command("arcwise.cli.margins:run", name="margins", help="List the margins, or write their illustrated page.")
+# What is typed, the function that does it, and what --help says of it.
+VERBS: dict[str, tuple[str, str]] = {
+    "advise": ("arcwise.cli.advise:advise_command", "Suggest a scale s and a margin m, with the reasons."),
+    "plan": ("arcwise.cli.plan:plan_command", "Say what a head of so many classes needs and costs on a GPU."),
+    "train": ("arcwise.cli.train:train_command", "Train a recipe into a run folder."),
+    "compare": ("arcwise.cli.compare:compare_command", "Train several heads over several seeds, side by side."),
+    "evaluate": ("arcwise.cli.evaluate:evaluate_command", "Measure runs or files of embeddings."),
+    "figures": ("arcwise.cli.figures:figures_command", "Draw the figures of finished runs."),
+    "report": ("arcwise.cli.report:report_command", "Write a report on finished runs: HTML, PDF, figures, animations."),
+    "recipes": ("arcwise.cli.recipes:recipes_command", "List what can be trained by name."),
+    "data": ("arcwise.cli.data:data_app", "List data sources, get one, or show what it holds."),
+    "embed": ("arcwise.cli.embed:embed_command", "Write the embeddings of images into one file."),
+    "margins": ("arcwise.cli.margins:margins_command", "List the margins, or write their illustrated page."),
+}
+for verb, (function, words) in VERBS.items():
+    app.command(function, name=verb, help=words)
 
 
 def main(tokens: list[str] | None = None) -> None:
@@ -44,7 +47,7 @@ def code_of(tokens: list[str]) -> int:
         app(tokens, exit_on_error=False, print_error=True)
         sys.stdout.flush()
     except CycloptsError:
-        verb = f" {tokens[0]}" if tokens and tokens[0] in list(app) else ""
+        verb = f" {tokens[0]}" if tokens and tokens[0] in VERBS else ""
         print(f"Try: arcwise{verb} --help", file=sys.stderr)
         return 2
     except ArcwiseError as error:

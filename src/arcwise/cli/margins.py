@@ -8,10 +8,10 @@ from pathlib import Path
 
 from arcwise.errors import ArcwiseError
 from arcwise.margins import MARGINS
-from arcwise.report.margins_page import row, write_page
+from arcwise.report.margins_page import margin_row, write_page
 
 
-def run(*, page: Path | None = None, json_: bool = False) -> None:
+def margins_command(*, page: Path | None = None, json_: bool = False) -> None:
     """List the margins with formula, defaults and paper, or write their illustrated page.
 
     Parameters
@@ -28,8 +28,8 @@ def run(*, page: Path | None = None, json_: bool = False) -> None:
             print(f"wrote {written}", file=sys.stderr)
         print(f"{page}\n\nNext: open it, or arcwise advise --classes 1000 --dim 512")
     elif json_:
-        print(json.dumps([row(name) for name in MARGINS], ensure_ascii=False))
+        print(json.dumps([margin_row(name) for name in MARGINS], ensure_ascii=False))
     else:
-        for entry in map(row, MARGINS):
+        for entry in map(margin_row, MARGINS):
             print(f"{entry['name']:16} ψ = {entry['formula']}\n{'':16} {entry['defaults']}  ({entry['paper']})")
         print('\nNext: head = arcwise.Head(512, 1000, margin="arcface", s=64.0), or arcwise margins --page margins.md')

@@ -14,10 +14,10 @@ def terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def size(count: int) -> str:
+def byte_text(count: int) -> str:
     """A number of bytes in words.
 
-    >>> size(11_500_000)
+    >>> byte_text(11_500_000)
     '11.5 MB'
     """
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count:,} B"
@@ -54,7 +54,7 @@ class Counter:
         print(f"{start}{what}: {amount}", end=end, file=sys.stderr, flush=True)
 
 
-def images(count: int) -> str:
+def image_text(count: int) -> str:
     """A number of images."""
     return f"{count:,} images"
 
@@ -62,6 +62,17 @@ def images(count: int) -> str:
 def degrees(radians: float | None) -> str:
     """An angle as a person reads it; linear heads and empty groups may have none."""
     return "-" if radians is None else f"{math.degrees(radians):.1f}°"
+
+
+def teller() -> Callable[[str], None]:
+    """Says on stderr what is being done, with the seconds since the start."""
+    began = time.monotonic()
+
+    def tell(what: str) -> None:
+        start, end = ("\r\x1b[K", "") if terminal() else ("", "\n")
+        print(f"{start}{time.monotonic() - began:5.1f} s  {what}", end=end, file=sys.stderr, flush=True)
+
+    return tell
 
 
 class TrainDisplay:
@@ -72,8 +83,8 @@ class TrainDisplay:
         self.evaluations: list[dict[str, Any]] = []
         self.latest: dict[str, Any] = {}
         self.bar: Any = None
-        self.decoding = Counter(images)
-        self.fetching = Counter(size)
+        self.decoding = Counter(image_text)
+        self.fetching = Counter(byte_text)
         self.line_at, self.began = 0.0, time.monotonic()
 
     def __call__(self, entry: dict[str, Any]) -> None:
@@ -83,6 +94,10 @@ class TrainDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -135,7 +150,7 @@ class TrainDisplay:
         """One line on a group of steps."""
         return (
             f"step {entry['step']:,} of {self.start['total']:,}  epoch {entry['epoch']:.1f}  loss "
-            f"{number(entry['loss'])}  accuracy {entry['accuracy']:.2%}  own {degrees(entry['angle_own'])}  nearest "
+            f"{loss_text(entry['loss'])}  accuracy {entry['accuracy']:.2%}  own {degrees(entry['angle_own'])}  nearest "
             f"other {degrees(entry['angle_other'])}  {entry['images_per_second']:,.0f} images/s  "
             f"{clock(self.left(entry))} left"
         )
@@ -160,18 +175,25 @@ class TrainDisplay:
         for column in ("", "loss", "accuracy", "own centre", "nearest other", "images/s"):
             table.add_column(column, justify="left" if not column else "right")
         for entry in self.evaluations[-4:]:
-            table.add_row(f"{entry['part']}, epoch {entry['epoch']}", *row(entry), "")
+            table.add_row(f"{entry['part']}, epoch {entry['epoch']}", *journal_row(entry), "")
         if self.latest:
             speed = f"{self.latest['images_per_second']:,.0f}"
-            table.add_row(Text(f"train, epoch {self.latest['epoch']:.1f}", style="bold"), *row(self.latest), speed)
+            table.add_row(
+                Text(f"train, epoch {self.latest['epoch']:.1f}", style="bold"), *journal_row(self.latest), speed
+            )
         return Group(top, table)
 
 
-def row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
+def journal_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
     """Loss, accuracy and both angles as text."""
-    return number(entry["loss"]), f"{entry['accuracy']:.2%}", degrees(entry["angle_own"]), degrees(entry["angle_other"])
+    return (
+        loss_text(entry["loss"]),
+        f"{entry['accuracy']:.2%}",
+        degrees(entry["angle_own"]),
+        degrees(entry["angle_other"]),
+    )
 
 
-def number(value: float | None) -> str:
+def loss_text(value: float | None) -> str:
     """A loss as text."""
     return "-" if value is None else f"{value:.3f}"

@@ -8,7 +8,7 @@ import json
 from arcwise.recipes import RECIPES, recipe
 
 
-def run(name: str | None = None, /, *, json_: bool = False) -> None:
+def recipes_command(name: str | None = None, /, *, json_: bool = False) -> None:
     """List the recipes with what they do, how long they take and what they reach.
 
     Parameters
@@ -19,9 +19,9 @@ def run(name: str | None = None, /, *, json_: bool = False) -> None:
         Print for a machine.
     """
     if name is not None:
-        show(name, as_json=json_)
+        show_recipe(name, as_json=json_)
         return
-    entries = [{"name": key, **described(key)} for key in RECIPES]
+    entries = [{"name": key, **recipe_words(key)} for key in RECIPES]
     if json_:
         print(json.dumps(entries, ensure_ascii=False))
         return
@@ -30,10 +30,10 @@ def run(name: str | None = None, /, *, json_: bool = False) -> None:
     print("\nNext: arcwise recipes mnist, or arcwise train digits-2d")
 
 
-def described(name: str) -> dict[str, str]:
+def recipe_words(name: str) -> dict[str, str]:
     """What a recipe does, takes and reaches, from its docstring.
 
-    >>> sorted(described("mnist"))
+    >>> sorted(recipe_words("mnist"))
     ['reaches', 'takes', 'what']
     """
     lines = [line.strip() for line in inspect.getdoc(RECIPES[name]).splitlines() if line.strip()]  # type: ignore[union-attr]
@@ -43,13 +43,13 @@ def described(name: str) -> dict[str, str]:
     return found
 
 
-def show(name: str, *, as_json: bool) -> None:
+def show_recipe(name: str, *, as_json: bool) -> None:
     """One recipe's settings."""
     config = recipe(name)
     if as_json:
         print(config.to_json())
         return
-    print(f"{described(name)['what']}\n")
+    print(f"{recipe_words(name)['what']}\n")
     for part in ("data", "model", "head", "train"):
         for key, value in json.loads(config.to_json())[part].items():
             print(f"{part}.{key}={value}")

@@ -14,13 +14,13 @@ from cyclopts import Parameter
 
 from arcwise.cli.advise import Whole
 from arcwise.cli.progress import TrainDisplay, degrees
-from arcwise.config import Config, overridden
-from arcwise.errors import ArcwiseError
+from arcwise.config import Config, override
+from arcwise.errors import ArcwiseError, Interrupted
 from arcwise.recipes import recipe as recipe_config
 from arcwise.records import Run
 
 
-def run(
+def train_command(
     recipe: str,
     /,
     *,
@@ -62,25 +62,27 @@ def run(
     json_
         Print the final numbers for a machine.
     """
-    config = configured(recipe, set_ or [], head=head, data=data)
+    config = configure(recipe, set_ or [], head=head, data=data)
     if init is not None:
         refuse_model_settings(set_ or [])
     config = replace(config, seed=seed, init=str(init.resolve()) if init else config.init)
     folder = out or Path("runs") / f"{recipe}-{config.head.kind}-{seed}"
     from arcwise.train import train
-    from arcwise.train.signals import Interrupted
 
     with TrainDisplay() as display:
         try:
-            done = train(config, folder, resume=resume, device=device, data_dir=data_dir, listener=display)
+            done = train(
+                config, folder, resume=resume, device=device, data_dir=data_dir, listener=display,
+                command=resume_command(sys.argv),
+            )  # fmt: skip
         except Interrupted as stop:
-            display.__exit__()
+            display.close()
             print(f"\narcwise: {stop}\nGo on with: {Run.open(folder).resume_command}", file=sys.stderr)
             sys.exit(128 + stop.signum)
-    report(done, as_json=json_)
+    print_result(done, as_json=json_)
 
 
-def configured(recipe: str, settings: list[str], *, head: str | None, data: str | None) -> Config:
+def configure(recipe: str, settings: list[str], *, head: str | None, data: str | None) -> Config:
     """The recipe with the command line's changes."""
     for name, value, option in (("head.name", head, "--head"), ("data.source", data, "--data")):
         if value is not None and any(setting.split("=")[0].strip() == name for setting in settings):
@@ -89,7 +91,7 @@ def configured(recipe: str, settings: list[str], *, head: str | None, data: str 
             settings = [f"{name}={value}", *settings]
     if any(setting.split("=")[0].strip() in ("seed", "init", "recipe") for setting in settings):
         raise ArcwiseError("seed, init and recipe have options of their own: --seed, --init, and the first word.")
-    return overridden(recipe_config(recipe), settings)
+    return override(recipe_config(recipe), settings)
 
 
 def refuse_model_settings(settings: list[str]) -> None:
@@ -100,11 +102,22 @@ def refuse_model_settings(settings: list[str]) -> None:
             raise ArcwiseError(f"{key} is the model's own with --init: leave it out.")
 
 
-def report(run: Run, *, as_json: bool) -> None:
+def resume_command(words: list[str]) -> str:
+    """The command line that goes on with a run, from the one that began it; nothing where another program began it.
+
+    >>> resume_command(["arcwise", "train", "mnist", "--seed", "1"])
+    'arcwise train mnist --seed 1 --resume'
+    """
+    if words[1:2] != ["train"]:
+        return ""
+    return shlex.join(["arcwise", *words[1:], *(["--resume"] if "--resume" not in words else [])])
+
+
+def print_result(run: Run, *, as_json: bool) -> None:
     """The final numbers, and what to type next."""
-    metrics = run.metrics
+    metrics = run.result
     if "test" not in metrics:
-        raise ArcwiseError(f"{run.path / 'metrics.json'} is not whole: remove it and say it again with --resume.")
+        raise ArcwiseError(f"{run.path / 'result.json'} is not whole: remove it and say it again with --resume.")
     if as_json:
         print(json.dumps({"run": str(run.path), **metrics}))
         return
@@ -116,7 +129,7 @@ def report(run: Run, *, as_json: bool) -> None:
                 f"{part:10} accuracy {found['accuracy']:.2%}   angle to own centre {own}, to the nearest other {other}"
             )
     print(f"{'':10} {metrics['images']:,} images in {metrics['seconds']:.1f} s on {metrics['device']}")
-    print(f"\n{run.path}{os.sep}model.safetensors is the model, metrics.json the numbers, journal.jsonl the way there.")
-    source, out = run.config["data"]["source"], run.path / "all.safetensors"
+    print(f"\n{run.path}{os.sep}model.safetensors is the model, result.json the numbers, journal.jsonl the way there.")
+    source, out = run.settings.data.source, run.path / "all.safetensors"
     words = ["arcwise", "embed", str(run.path), source, "--out", str(out)]
     print(f"Next: {shlex.join(words)}")

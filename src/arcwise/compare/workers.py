@@ -1,4 +1,4 @@
-"""Returns finished Runs: the jobs of a comparison, trained and measured by processes that share the machine."""
+"""Finished Runs: the jobs of a comparison, trained and measured by processes that share the machine."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from arcwise.compare.measure import measure
 from arcwise.compare.plan import Job
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, Busy, Interrupted
+from arcwise.measure import measure
 
-Listener = Callable[[Job, dict[str, Any]], None]
+JobListener = Callable[[Job, dict[str, Any]], None]
 PATIENCE = 20.0  # seconds to wait for a run that a process just killed may still hold
-
-
-class Stopped(ArcwiseError):  # noqa: N818
-    """A comparison was asked to stop; its runs are saved."""
 
 
 class Worker(NamedTuple):
@@ -44,30 +40,28 @@ def default_workers(device: str, jobs: int) -> int:
     return max(1, min(jobs, 4 if on_gpu else os.cpu_count() or 1))
 
 
-def trained(
-    jobs: list[Job], *, workers: int, device: str = "auto", data_dir: Path | None = None, listener: Listener
+def train_all(
+    jobs: list[Job], *, workers: int, device: str = "auto", data_dir: Path | None = None, listener: JobListener
 ) -> None:
     """Trains and measures every job that is not finished yet; a job that fails ends the comparison with its message."""
-    if workers == 1:
-        from arcwise.train.signals import Interrupted
-
-        try:
+    if jobs:
+        listener(jobs[0], {"kind": "planned", "total": len(jobs)})
+    try:
+        if workers == 1:
             for job in jobs:
-                finish(job, device=device, data_dir=data_dir, tell=lambda event, job=job: listener(job, event))
-        except (Interrupted, KeyboardInterrupt):
-            raise Stopped("stopped; all runs are saved.") from None
-        return
-    with obeying():
-        crew = hired(min(workers, len(jobs)), device, data_dir)
-        try:
-            served(crew, jobs, listener)
-        except KeyboardInterrupt:
-            raise Stopped("stopped; all runs are saved.") from None
-        finally:
-            dismissed(crew)
+                finish_job(job, device=device, data_dir=data_dir, tell=lambda event, job=job: listener(job, event))
+            return
+        with sigterm_as_interrupt():
+            crew = hire(min(workers, len(jobs)), device, data_dir)
+            try:
+                serve(crew, jobs, listener)
+            finally:
+                dismiss(crew)
+    except (Interrupted, KeyboardInterrupt):
+        raise Interrupted("stopped; all runs are saved.") from None
 
 
-def hired(workers: int, device: str, data_dir: Path | None) -> list[Worker]:
+def hire(workers: int, device: str, data_dir: Path | None) -> list[Worker]:
     """Processes that wait for jobs, each with its share of the cores."""
     context, crew = mp.get_context("spawn"), []
     with share_of_cores(max(1, (os.cpu_count() or 1) // workers)):
@@ -80,7 +74,7 @@ def hired(workers: int, device: str, data_dir: Path | None) -> list[Worker]:
     return crew
 
 
-def served(crew: list[Worker], jobs: list[Job], listener: Listener) -> None:
+def serve(crew: list[Worker], jobs: list[Job], listener: JobListener) -> None:
     """Hands out the jobs and passes on what the workers tell, until all is done or one of them failed."""
     waiting, busy = deque(jobs), {}
     for worker in crew:
@@ -111,7 +105,7 @@ def hand_over(pipe: Connection, waiting: deque[Job]) -> Job | None:
     return job
 
 
-def dismissed(crew: list[Worker]) -> None:
+def dismiss(crew: list[Worker]) -> None:
     """Asks whoever still works to save and leave, and waits for them."""
     for worker in crew:
         if worker.process.is_alive():
@@ -143,7 +137,7 @@ def share_of_cores(threads: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def obeying() -> Iterator[None]:
+def sigterm_as_interrupt() -> Iterator[None]:
     """Takes SIGTERM as Ctrl-C while it is entered."""
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -164,9 +158,8 @@ def obeying() -> Iterator[None]:
 
 def work(pipe: Connection, device: str, data_dir: Path | None) -> None:
     """Takes jobs until there are none; deaf to the terminal's Ctrl-C, which the parent passes on as SIGTERM."""
-    from arcwise.train.signals import Interrupted
-
-    os.setpgrp()
+    if hasattr(os, "setpgrp"):  # Windows has none
+        os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def tell(event: dict[str, Any]) -> None:
@@ -178,7 +171,7 @@ def work(pipe: Connection, device: str, data_dir: Path | None) -> None:
     with contextlib.suppress(Interrupted, EOFError):
         for job in iter(pipe.recv, None):
             try:
-                finish(job, device=device, data_dir=data_dir, tell=tell)
+                finish_job(job, device=device, data_dir=data_dir, tell=tell)
                 tell({"kind": "free"})
             except Interrupted:
                 raise
@@ -188,7 +181,7 @@ def work(pipe: Connection, device: str, data_dir: Path | None) -> None:
                 tell({"kind": "failed", "message": f"{type(error).__name__}: {error}"})
 
 
-def finish(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[dict[str, Any]], None]) -> None:
+def finish_job(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[dict[str, Any]], None]) -> None:
     """Trains a job to its end, from wherever it was left, and measures it."""
     from arcwise.train import train
 
@@ -198,10 +191,11 @@ def finish(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[dict
         try:
             run = train(job.config, job.path, resume=True, device=device, data_dir=data_dir, listener=tell)
             break
-        except ArcwiseError as error:
-            if "another process" not in str(error) or time.monotonic() > last:
+        except Busy:
+            if time.monotonic() > last:
                 raise
             time.sleep(0.5)
     tell({"kind": "measuring"})
-    metrics = measure(run)
-    tell({"kind": "done", "accuracy": metrics["test"]["accuracy"], "seconds": metrics["seconds"]})
+    measure(run)
+    result = run.result
+    tell({"kind": "done", "accuracy": result["test"]["accuracy"], "seconds": result["seconds"]})

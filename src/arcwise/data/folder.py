@@ -1,31 +1,28 @@
-"""Returns Images from a user's own folder: listed, decoded once by many workers, and mapped from a cache on disk."""
+"""Images from a user's own folder: listed, decoded once by many workers, and mapped from a cache on disk."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import hashlib
 import json
 import os
 import re
 import shutil
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
 
-from arcwise.data.images import Images, MappedRows, Tell, shown
+from arcwise.data.images import Images, MappedRows, Tell, name_list
 from arcwise.errors import ArcwiseError
-from arcwise.records import cannot_write, write
+from arcwise.records import Framing, cannot_write, locked, write_json
+from arcwise.records.preprocessing import no_bombs, why_unusable
 
 WINDOW = 4096  # images that wait for a worker at a time
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
-LARGEST_IMAGE = 256_000_000  # pixels; today's largest telephones take 200 million
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "filename", "name", "image", "path"), ("label", "class", "identity", "id", "y")
 
 
@@ -53,7 +50,7 @@ def natural(name: str) -> list:
     return [(0, len(p.lstrip("0")), p.lstrip("0")) if p[0] in "0123456789" else (1, 0, p) for p in pieces]
 
 
-def listed(root: Path) -> Listing:
+def list_images(root: Path) -> Listing:
     """The images of a folder: one folder per class, however deep below it, or a CSV of names and labels."""
     if not root.is_dir():
         raise ArcwiseError(
@@ -119,7 +116,7 @@ def columns(rows: list[list[str]], table: Path) -> tuple[tuple[int, int], int]:
     )
 
 
-def parts(root: Path) -> tuple[Path, Path | None]:
+def set_apart(root: Path) -> tuple[Path, Path | None]:
     """The folder to train on and the one to test on, where the user has set them apart."""
     for name in ("test", "val", "validation"):
         if (root / "train").is_dir() and (root / name).is_dir():
@@ -127,21 +124,21 @@ def parts(root: Path) -> tuple[Path, Path | None]:
     return root, None
 
 
-def loaded(
+def load_folder(
     listing: Listing,
     names: tuple[str, ...],
     *,
-    shape: tuple[int, int],
+    framing: Framing,
     broken: str,
     cache: Path,
     tell: Tell | None = None,
 ) -> tuple[Images, dict[str, str]]:
-    """Images of side and channels `shape`, mapped from the cache, and the broken files with the reason.
+    """Images framed as asked for, mapped from the cache, and the broken files with the reason.
 
     `broken="refuse"` makes broken files an error that lists them.
     """
     number = {name: at for at, name in enumerate(names)}
-    pixels, state, reasons = decoded(listing, shape, cache, tell or (lambda *_: None))
+    pixels, state, reasons = decode_folder(listing, framing, cache, tell or (lambda *_: None))
     bad = {listing.files[row]: reasons[row] for row in sorted(reasons)}
     if bad and broken == "refuse":
         some = "\n".join(f"  {name}: {reason}" for name, reason in list(bad.items())[:20])
@@ -160,28 +157,29 @@ def loaded(
     return Images(pixels=MappedRows(pixels, fine), y=y[fine], names=names, files=files), bad
 
 
-def decoded(
-    listing: Listing, shape: tuple[int, int], cache: Path, tell: Tell
+def decode_folder(
+    listing: Listing, framing: Framing, cache: Path, tell: Tell
 ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
     """All images as one array mapped from disk, each one's state, and why the broken ones are.
 
     What an interrupted call did is kept.
     """
-    place = cache / "folders" / key(listing, shape)
+    place = cache / "folders" / cache_key(listing, framing)
     pixels, state = place / "pixels.u8", place / "state.u8"
-    side, channels = shape
-    size = (len(listing.files), side, side, channels)
+    size = (len(listing.files), framing.side, framing.side, framing.channels)
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with only_one(place):
+        with locked(place, wait=True):
             for path, length in ((pixels, int(np.prod(size, dtype=np.int64))), (state, size[0])):
                 if not path.exists() or path.stat().st_size != length:
                     make_room(path, length)
             done = np.memmap(state, np.uint8, mode="r+", shape=size[:1])
             reasons: dict[int, str] = {}
             if (done != FINE).any():
-                reasons = fill(listing, shape, np.memmap(pixels, np.uint8, mode="r+", shape=size), done, tell=tell)
-                write(place / "about.json", json.dumps({"root": str(listing.root), "images": size[0], "side": side}))
+                reasons = fill_cache(
+                    listing, framing, np.memmap(pixels, np.uint8, mode="r+", shape=size), done, tell=tell
+                )
+                write_json(place / "about.json", {"root": str(listing.root), "images": size[0], "side": framing.side})
     except OSError as error:
         raise ArcwiseError(cannot_write(place, error)) from error
     return np.memmap(pixels, np.uint8, mode="c", shape=size), np.array(done), reasons
@@ -196,41 +194,35 @@ def make_room(path: Path, length: int) -> None:
             "Make room, lower data.size, or move the cache with --data-dir or ARCWISE_DATA."
         )
     with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(length, 1))
+        if hasattr(os, "posix_fallocate"):  # macOS and Windows have none: there a full disk is noticed when it is full
+            os.posix_fallocate(file.fileno(), 0, max(length, 1))
         file.truncate(length)
 
 
-@contextlib.contextmanager
-def only_one(place: Path) -> Iterator[None]:
-    """Waits until no other process decodes into this place."""
-    import fcntl
-
-    with (place / ".lock").open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def key(listing: Listing, shape: tuple[int, int]) -> str:
-    """A name for the decoded images that changes when a file, its content's size or time, or the shape does."""
-    sha = hashlib.sha256(json.dumps([DECODER, str(listing.root.resolve()), shape]).encode())
+def cache_key(listing: Listing, framing: Framing) -> str:
+    """A name for the decoded images that changes when a file, its content's size or time, or the framing does."""
+    told: list = [DECODER, str(listing.root.resolve()), (framing.side, framing.channels)]
+    if (framing.fit, framing.resample) != ("crop", "bicubic"):
+        told += [framing.fit, framing.resample]
+    sha = hashlib.sha256(json.dumps(told).encode())
     for name in listing.files:
         status = (listing.root / name).stat()
         sha.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return sha.hexdigest()[:24]
 
 
-def fill(
-    listing: Listing, shape: tuple[int, int], pixels: np.ndarray, state: np.ndarray, *, tell: Tell
+def fill_cache(
+    listing: Listing, framing: Framing, pixels: np.ndarray, state: np.ndarray, *, tell: Tell
 ) -> dict[int, str]:
     """Why each image that cannot be decoded cannot; all others are in place, their state set after their pixels."""
     reasons: dict[int, str] = {}
 
     def one(row: int) -> None:
         try:
-            pixels[row] = image_pixels(listing.root / listing.files[row], shape)
+            pixels[row] = framing.pixels(listing.root / listing.files[row])
             state[row] = FINE
         except Exception as error:  # a broken file makes Pillow raise nearly anything
-            state[row], reasons[row] = BROKEN, reason(error)
+            state[row], reasons[row] = BROKEN, why_unusable(error)
 
     todo = np.flatnonzero(state != FINE)  # what was broken may have been mended or made readable
     with no_bombs(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
@@ -246,65 +238,12 @@ def fill(
     return reasons
 
 
-@contextlib.contextmanager
-def no_bombs() -> Iterator[None]:
-    """Makes Pillow refuse images of more than 256 million pixels, and keeps its other warnings quiet."""
-    from PIL import Image
-
-    before = Image.MAX_IMAGE_PIXELS
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        Image.MAX_IMAGE_PIXELS = LARGEST_IMAGE
-        try:
-            yield
-        finally:
-            Image.MAX_IMAGE_PIXELS = before
-
-
-def image_pixels(path: Path, shape: tuple[int, int]) -> UInt8[np.ndarray, "side side channels"]:
-    """One image upright, cut to its middle square, resized; transparency on white; 16 bits brought to 8."""
-    from PIL import Image, ImageOps
-
-    side, channels = shape
-    mode = "RGB" if channels == 3 else "L"
-    with Image.open(path) as image:
-        image.draft(mode, (2 * side, 2 * side))
-        image = ImageOps.exif_transpose(image)
-        if image.mode.startswith(("I", "F")):
-            image = Image.fromarray(eight_bits(np.asarray(image)))  # 16 bits: 65535 is white; floats: 1 is
-        if "A" in image.mode or "transparency" in image.info:
-            image = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        image = ImageOps.fit(image.convert(mode), (side, side), Image.Resampling.BICUBIC)
-        return np.asarray(image).reshape(side, side, channels)
-
-
-def eight_bits(values: np.ndarray) -> UInt8[np.ndarray, "h w"]:
-    """Grey values of 16 bits (65535 is white) or floats (1 is white) as 0 to 255; the same scale for every image."""
-    top = 1.0 if values.dtype.kind == "f" else 65535.0
-    if not (values.min(initial=0) >= 0 and values.max(initial=0) <= top):  # not a number is neither
-        raise ValueError(f"grey values outside 0 to {top:g}")
-    return np.round(values.astype(np.float64) * (255.0 / top)).astype(np.uint8)
-
-
-def reason(error: Exception) -> str:
-    """Why an image cannot be used, in few words."""
-    from PIL import Image, UnidentifiedImageError
-
-    if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
-        return "larger than any photograph (a decompression bomb)"
-    if isinstance(error, UnidentifiedImageError):
-        return "no image that Pillow can read"
-    return f"{type(error).__name__}: {error}"
-
-
-def splits(root: Path) -> tuple[Listing, Listing | None, tuple[str, ...]]:
+def list_parts(root: Path) -> tuple[Listing, Listing | None, tuple[str, ...]]:
     """What to train on, what to test on if the user set it apart, and the classes of both."""
-    train_root, test_root = parts(root)
-    train = listed(train_root)
-    test = listed(test_root) if test_root else None
+    train_root, test_root = set_apart(root)
+    train = list_images(train_root)
+    test = list_images(test_root) if test_root else None
     extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
-        raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {shown(extra)}.")
+        raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {name_list(extra)}.")
     return train, test, train.names

@@ -1,4 +1,4 @@
-"""Returns arrays from the files in which public data sets travel: idx, CIFAR's binary form, and rows of PNG."""
+"""Arrays from the files in which public data sets travel: idx, CIFAR's binary form, and rows of PNG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Arrays = dict[str, np.ndarray]  # train_x, train_y, test_x, test_y
 LARGEST = 600 * 2**20  # bytes of one member; CIFAR's largest is 160 MB
 
 
-def gathered(folder: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+def gather_files(folder: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """The contents of the wanted files under a folder by their bare name, also of those inside tar archives.
 
     Archives are read, never unpacked: no path of theirs reaches the disk. `.gz` is taken off.
@@ -28,13 +28,13 @@ def gathered(folder: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
         if not path.is_file():
             continue
         if path.name.endswith((".tgz", ".tar.gz", ".tar")):
-            found |= members(path, wanted)
+            found |= tar_members(path, wanted)
         elif wanted(path.name.removesuffix(".gz")):
             found[path.name.removesuffix(".gz")] = unzipped(path.name, path.read_bytes())
     return found
 
 
-def members(archive: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+def tar_members(archive: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """The wanted regular files of a tar archive, read into memory."""
     found = {}
     try:
@@ -91,7 +91,7 @@ IDX_FILES = {
 
 def mnist_arrays(folder: Path) -> Arrays | None:
     """MNIST, or a set shaped like it, from its four idx files; None where one of them is missing."""
-    files = gathered(folder, set(IDX_FILES.values()).__contains__)
+    files = gather_files(folder, set(IDX_FILES.values()).__contains__)
     if not files.keys() >= set(IDX_FILES.values()):
         return None
     arrays = {key: idx(name, files[name]) for key, name in IDX_FILES.items()}
@@ -101,7 +101,7 @@ def mnist_arrays(folder: Path) -> Arrays | None:
 def cifar10_arrays(folder: Path) -> Arrays | None:
     """CIFAR-10 from its binary batches, or from PNG files that hold one image per row beside JSON labels."""
     batches = [f"data_batch_{i}" for i in range(1, 6)]
-    files = gathered(folder, lambda name: name.startswith(("data_batch", "test_")) or name == "train_lables.json")
+    files = gather_files(folder, lambda name: name.startswith(("data_batch", "test_")) or name == "train_lables.json")
     if files.keys() >= {f"{name}.bin" for name in [*batches, "test_batch"]}:
         train = [records(files[f"{name}.bin"], skip=0) for name in batches]
         x, y = (np.concatenate(parts) for parts in zip(*train, strict=True))
@@ -132,7 +132,7 @@ def labels(content: bytes) -> np.ndarray:
 
 def cifar100_arrays(folder: Path) -> Arrays | None:
     """CIFAR-100 with its fine labels from the two binary files."""
-    files = gathered(folder, {"train.bin", "test.bin"}.__contains__)
+    files = gather_files(folder, {"train.bin", "test.bin"}.__contains__)
     if len(files) < 2:
         return None
     (train_x, train_y), (test_x, test_y) = (records(files[name], skip=1) for name in ("train.bin", "test.bin"))

@@ -1,4 +1,4 @@
-"""Returns Images of characters, drawn from the fonts that matplotlib brings and distorted: hundreds of classes."""
+"""Images of characters, drawn from the fonts that matplotlib brings and distorted: hundreds of classes."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ RANGES = ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A), (0x391, 0x3C9), (0x410, 0x44
 CLASSES, TRAIN, TEST = 400, 60, 20
 
 
-def glyphs(seed: int) -> tuple[Images, Images]:
+def glyph_images(seed: int) -> tuple[Images, Images]:
     """A training and a test set: 400 characters, 60 and 20 drawings of each, 32 x 32, white on black."""
-    characters, base = drawings()
+    characters, base = glyph_drawings()
     draw = torch.Generator().manual_seed(seed)
     per_class = TRAIN + TEST
     label = torch.arange(len(characters)).repeat_interleave(per_class)
     font = torch.randint(base.shape[1], (len(label),), generator=draw)
-    pixels = torch.cat([distorted(base[y, f], draw) for y, f in zip(label.split(4096), font.split(4096), strict=True)])
+    pixels = torch.cat([distort(base[y, f], draw) for y, f in zip(label.split(4096), font.split(4096), strict=True)])
     images = Images(pixels=pixels.numpy(), y=label.numpy(), names=characters)
     in_test = np.arange(len(label)) % per_class >= TRAIN
     return images.take(np.flatnonzero(~in_test)), images.take(np.flatnonzero(in_test))
 
 
 @functools.cache
-def drawings() -> tuple[tuple[str, ...], Float[Tensor, "c fonts side side"]]:
+def glyph_drawings() -> tuple[tuple[str, ...], Float[Tensor, "c fonts side side"]]:
     """The characters, and each one drawn once in every font; no two look alike."""
     fonts = [font_at(name) for name in FONTS]
-    missing = [drawn("\uffff", font) for font in fonts]
+    missing = [draw_character("\uffff", font) for font in fonts]
     characters, pictures, seen = [], [], set()
     for code in (code for low, high in RANGES for code in range(low, high + 1)):
-        rows = [drawn(chr(code), font) for font in fonts]
+        rows = [draw_character(chr(code), font) for font in fonts]
         look = rows[0].tobytes()
         there = all(row.any() and (row != blank).any() for row, blank in zip(rows, missing, strict=True))
         if there and look not in seen and len(characters) < CLASSES:
@@ -66,7 +66,7 @@ def font_at(name: str):
     return ImageFont.truetype(str(Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf"), 30)
 
 
-def drawn(character: str, font) -> UInt8[np.ndarray, "side side"]:
+def draw_character(character: str, font) -> UInt8[np.ndarray, "side side"]:
     """One character in the middle of its square."""
     from PIL import Image, ImageDraw
 
@@ -75,7 +75,7 @@ def drawn(character: str, font) -> UInt8[np.ndarray, "side side"]:
     return np.asarray(image)
 
 
-def distorted(base: Float[Tensor, "b base base"], draw: torch.Generator) -> UInt8[Tensor, "b side side 1"]:
+def distort(base: Float[Tensor, "b base base"], draw: torch.Generator) -> UInt8[Tensor, "b side side 1"]:
     """Each drawing turned, sheared, scaled, shifted, blurred and made noisy at random, at 32 x 32."""
     b = len(base)
 

@@ -1,16 +1,21 @@
-"""Returns Images: pixels, labels and names of one split, and the ways to choose classes and to split."""
+"""Images: pixels, labels and names of one part of a set, and the ways to choose classes and to split."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
 from arcwise.errors import ArcwiseError, number_in
 
+AHEAD = 4  # batches that are read before they are needed
+Read = TypeVar("Read")
 Tell = Callable[[str, int, int | None], None]  # what is on its way, how much of it is there, how much in all if known
 
 
@@ -44,7 +49,8 @@ class MappedRows:
 class Images:
     """Images of one split: pixels (n, height, width, channels) of 0 to 255, labels, and the classes' names.
 
-    `pixels` may stay in a file on disk (`MappedRows`). `files` names where each image came from, if it was a file.
+    `pixels` may stay in a file on disk (`MappedRows`). `files` names where each image came from, if it was a file;
+    else `rows` are their places in `source`. `ids` are keys of its own, where parts of several origins are joined.
 
     >>> Images(pixels=np.zeros((2, 8, 8, 1), np.uint8), y=np.array([0, 1]), names=("a", "b")).counts
     array([1, 1])
@@ -54,6 +60,9 @@ class Images:
     y: Int[np.ndarray, " n"]
     names: tuple[str, ...]
     files: tuple[str, ...] | None = None
+    rows: Int[np.ndarray, " n"] | None = None
+    source: str = ""
+    ids: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -74,12 +83,35 @@ class Images:
         height, width, channels = self.pixels.shape[1:]
         return height, width, channels
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """For every image where it came from: its file, or its place in its source, as in mnist:test#174.
+
+        >>> Images(pixels=np.zeros((2, 8, 8, 1), np.uint8), y=np.array([0, 1]), names=("a", "b"), source="own").keys
+        ('own#0', 'own#1')
+        """
+        if self.ids is not None:
+            return self.ids
+        if self.files is not None:
+            return tuple(self.source + name for name in self.files) if self.source else self.files
+        rows = range(len(self)) if self.rows is None else self.rows.tolist()
+        return tuple(f"{self.source}#{row}" for row in rows)
+
+    def positions(self, keys: tuple[str, ...] | None) -> Int[np.ndarray, " m"] | None:
+        """Where the images of these keys are; None where one is not here. "#3" is the fourth, as in older files."""
+        if keys is None:
+            return None
+        place = {key: at for at, key in enumerate(self.keys)}
+        found = [place.get(key, int(key[1:]) if re.fullmatch(r"#\d{1,15}", key) else -1) for key in keys]
+        return None if any(not 0 <= at < len(self) for at in found) else np.array(found, np.int64)
+
     def take(self, index: Int[np.ndarray, " m"]) -> Images:
         """The images of these rows, in this order."""
-        files = None if self.files is None else tuple(self.files[i] for i in index)
+        files, ids = (None if many is None else tuple(many[i] for i in index) for many in (self.files, self.ids))
+        rows = index if self.rows is None else self.rows[index]
         lazily = isinstance(self.pixels, MappedRows)
         pixels = self.pixels.take(index) if lazily else self.pixels[index]
-        return replace(self, pixels=pixels, y=self.y[index], files=files)
+        return replace(self, pixels=pixels, y=self.y[index], files=files, ids=ids, rows=rows)
 
     def only(self, classes: list[int]) -> Images:
         """The images of these classes, labelled 0, 1, ... in the order given.
@@ -105,10 +137,10 @@ class Images:
         return tuple(mean), tuple(std)
 
 
-def with_filter(text: str) -> tuple[str, str]:
+def split_filter(text: str) -> tuple[str, str]:
     """The source and its class filter.
 
-    >>> with_filter("mnist[0-4]"), with_filter("mnist")
+    >>> split_filter("mnist[0-4]"), split_filter("mnist")
     (('mnist', '0-4'), ('mnist', ''))
     """
     found = re.fullmatch(r"(.*?)(?:\[([^\[\]]*)\])?", text.strip(), flags=re.DOTALL)
@@ -116,10 +148,10 @@ def with_filter(text: str) -> tuple[str, str]:
     return found[1].strip(), (found[2] or "").strip()
 
 
-def chosen(text: str, names: tuple[str, ...]) -> list[int]:
+def select_classes(text: str, names: tuple[str, ...]) -> list[int]:
     """The classes that a filter names: names, positions counted from 0, and ranges of either, ends included.
 
-    >>> chosen("0-2, dog", ("ant", "bee", "cat", "dog")), chosen("2-", ("ant", "bee", "cat", "dog"))
+    >>> select_classes("0-2, dog", ("ant", "bee", "cat", "dog")), select_classes("2-", ("ant", "bee", "cat", "dog"))
     ([0, 1, 2, 3], [2, 3])
     """
     position = {name: at for at, name in enumerate(names)}
@@ -132,7 +164,9 @@ def chosen(text: str, names: tuple[str, ...]) -> list[int]:
         elif dash and first_name in position and last_name in position:
             found += range(position[first_name], position[last_name] + 1)
         elif span is None:
-            raise ArcwiseError(f"there is no class {part!r}. The classes are {shown(names)}; ranges are written 0-4.")
+            raise ArcwiseError(
+                f"there is no class {part!r}. The classes are {name_list(names)}; ranges are written 0-4."
+            )
         else:
             first = int(span[1])
             last = first if span[2] is None else int(span[3]) if span[3] else len(names) - 1
@@ -144,20 +178,20 @@ def chosen(text: str, names: tuple[str, ...]) -> list[int]:
     return found
 
 
-def shown(names: tuple[str, ...], most: int = 12) -> str:
+def name_list(names: tuple[str, ...], most: int = 12) -> str:
     """The names as text, not too many of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def stratified(
+def split_by_class(
     y: Int[np.ndarray, " n"], share: float, *, seed: int
 ) -> tuple[Int[np.ndarray, " kept"], Int[np.ndarray, " taken"]]:
     """Rows that stay and rows that are taken out: the same share of every class, never a class as a whole.
 
     A class of one image stays; one of two or more gives at least one.
 
-    >>> kept, taken = stratified(np.repeat([0, 1], [8, 4]), 0.25, seed=0)
+    >>> kept, taken = split_by_class(np.repeat([0, 1], [8, 4]), 0.25, seed=0)
     >>> len(kept), len(taken)
     (9, 3)
     """
@@ -172,7 +206,7 @@ def stratified(
     return np.flatnonzero(~out), np.flatnonzero(out)
 
 
-def limited(images: Images, limit: int, *, seed: int) -> Images:
+def limit_images(images: Images, limit: int, *, seed: int) -> Images:
     """At most `limit` images, the same share of every class."""
     if limit <= 0 or limit >= len(images):
         return images
@@ -188,11 +222,11 @@ def limited(images: Images, limit: int, *, seed: int) -> Images:
     return images.take(np.sort(np.argsort(place, kind="stable")[:limit]))
 
 
-def imbalanced(images: Images, ratio: float, *, seed: int) -> Images:
+def imbalance_classes(images: Images, ratio: float, *, seed: int) -> Images:
     """Class by class fewer images, in equal steps, until the last has one for `ratio` of the first.
 
     >>> even = Images(pixels=np.zeros((200, 1, 1, 1), np.uint8), y=np.repeat([0, 1], 100), names=("a", "b"))
-    >>> np.bincount(imbalanced(even, 4.0, seed=0).y).tolist()
+    >>> np.bincount(imbalance_classes(even, 4.0, seed=0).y).tolist()
     [100, 25]
     """
     if ratio <= 1.0 or images.classes < 2:
@@ -204,3 +238,29 @@ def imbalanced(images: Images, ratio: float, *, seed: int) -> Images:
         rows = random.permutation(np.flatnonzero(images.y == c))
         keep.append(rows[: max(1, round(min(counts[c], share * counts.max())))] if len(rows) else rows)
     return images.take(np.sort(np.concatenate(keep)))
+
+
+def spread_rows(n: int, most: int) -> Int[np.ndarray, " m"]:
+    """At most so many rows of n, spread evenly, always the same.
+
+    >>> spread_rows(10, 4)
+    array([0, 3, 6, 9])
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+
+def read_ahead(read: Callable[[np.ndarray], Read], rows: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Read]]:
+    """Each batch of rows with what `read` makes of it, by workers, while the ones before are in use."""
+    waiting: deque[tuple[np.ndarray, Future[Read]]] = deque()
+    with ThreadPoolExecutor(AHEAD) as workers:
+        try:
+            for row in rows:
+                waiting.append((row, workers.submit(read, row)))
+                if len(waiting) > AHEAD:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            workers.shutdown(wait=False, cancel_futures=True)

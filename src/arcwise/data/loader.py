@@ -1,10 +1,8 @@
-"""Returns Batches on the training device: from pixels that lie there whole, or streamed ahead of need from disk."""
+"""Batches on the training device: from pixels that lie there whole, or streamed ahead of need from disk."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from arcwise.config import DataConfig
-from arcwise.data.images import Images, MappedRows
+from arcwise.data.images import Images, MappedRows, read_ahead
 from arcwise.data.samplers import stream
-from arcwise.data.transforms import changed, normalised, picked
+from arcwise.data.transforms import change_batch, normalise_pixels, pick_rows
 
 PLAIN = DataConfig()
-AHEAD = 4  # batches that are read before they are needed
 
 
 class Batch(NamedTuple):
@@ -62,14 +59,14 @@ class Loader:
         """Every image once, unchanged, the last batch as small as it comes."""
         rows = np.array_split(np.arange(len(self.images)), range(size, len(self.images), size))
         for index, pixels, place in self.read(rows):
-            yield Batch(normalised(pixels[place], self.mean, self.std), self.y[index], index)
+            yield Batch(normalise_pixels(pixels[place], self.mean, self.std), self.y[index], index)
 
     def training(self, order: Int[np.ndarray, "steps b"], *, seed: int, first: int = 0) -> Iterator[Batch]:
         """The batches of one epoch from `first` on; what happens to batch i depends on the seed and i alone."""
         for step, (index, pixels, place) in enumerate(self.read(order[first:]), start=first):
             self.draw.manual_seed(stream("batch", seed, step))
-            x = normalised(picked(pixels, place, self.config, self.draw), self.mean, self.std)
-            yield Batch(changed(x, self.config, self.draw), self.y[index], index)
+            x = normalise_pixels(pick_rows(pixels, place, self.config, self.draw), self.mean, self.std)
+            yield Batch(change_batch(x, self.config, self.draw), self.y[index], index)
 
     def read(self, rows: Iterable[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each batch: its rows, pixels on the device, and where among those pixels its images are."""
@@ -94,24 +91,12 @@ def ahead(
     pixels: np.ndarray | MappedRows, rows: Iterable[np.ndarray], *, pinned: bool
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Batches of pixels, read by workers while the ones before are trained on."""
-    waiting: deque[tuple[np.ndarray, Future[Tensor]]] = deque()
 
     def read(row: np.ndarray) -> Tensor:
         batch = torch.from_numpy(np.asarray(pixels[row]))
         return batch.pin_memory() if pinned else batch
 
-    with ThreadPoolExecutor(AHEAD) as workers:
-        try:
-            for row in rows:
-                waiting.append((row, workers.submit(read, row)))
-                if len(waiting) > AHEAD:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        finally:
-            workers.shutdown(wait=False, cancel_futures=True)
+    return read_ahead(read, rows)
 
 
 def room(device: torch.device) -> int:

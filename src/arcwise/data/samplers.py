@@ -1,4 +1,4 @@
-"""Returns the order in which an epoch visits the images: whole batches, decided by the seed and the epoch alone."""
+"""The order in which an epoch visits the images: whole batches, decided by the seed and the epoch alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stream(*path: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(path).encode(), digest_size=8).digest(), "big") >> 1
 
 
-def order(
+def epoch_order(
     y: Int[np.ndarray, " n"], kind: str, *, batch: int, per_class: int = 4, seed: int
 ) -> Int[np.ndarray, "steps b"]:
     """The rows of each batch of one epoch: n // b batches, what is left over sits this epoch out.
@@ -28,7 +28,7 @@ def order(
     "shuffled" visits every image at most once; "balanced" visits all classes equally often; "m-per-class" fills
     a batch with classes of `per_class` images each.
 
-    >>> order(np.zeros(10, int), "shuffled", batch=4, seed=0).shape
+    >>> epoch_order(np.zeros(10, int), "shuffled", batch=4, seed=0).shape
     (2, 4)
     """
     one_of("sampling", kind, SAMPLINGS)
@@ -48,7 +48,7 @@ def order(
                 f"choose train.batch as a multiple of train.per_class, at most {per_class * len(present)}."
             )
         sequence = np.repeat(rounds(present, steps * groups, groups, random), per_class)
-    return members(y, sequence, random).reshape(steps, batch)
+    return class_members(y, sequence, random).reshape(steps, batch)
 
 
 def rounds(classes: np.ndarray, length: int, group: int, random: np.random.Generator) -> np.ndarray:
@@ -58,7 +58,7 @@ def rounds(classes: np.ndarray, length: int, group: int, random: np.random.Gener
     return np.concatenate([random.permutation(classes)[:whole] for _ in range(count)])[:length]
 
 
-def members(y: np.ndarray, sequence: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def class_members(y: np.ndarray, sequence: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """One image for each class in the sequence; a class is exhausted before an image of it comes again."""
     shuffled = random.permutation(len(y))
     by_class = shuffled[np.argsort(y[shuffled], kind="stable")]

@@ -1,26 +1,40 @@
-"""Returns Splits: training, validation, test and unseen images of a named source, disjoint and the same every time."""
+"""Splits: training, validation, test and unseen images of a named source, disjoint and the same every time."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import io
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from arcwise.config import DataConfig
 from arcwise.data import folder as folders
-from arcwise.data.fetch import ORIGINS, cache_folder, expanded, fetched
-from arcwise.data.images import Images, Tell, chosen, imbalanced, limited, stratified, with_filter
+from arcwise.data.fetch import ORIGINS, cache_folder, expand_home, fetch_arrays
+from arcwise.data.images import (
+    Images,
+    Tell,
+    imbalance_classes,
+    limit_images,
+    select_classes,
+    split_by_class,
+    split_filter,
+)
 from arcwise.errors import ArcwiseError, count_in, number_in, unknown
+from arcwise.records import Framing, Run
+from arcwise.records.preprocessing import with_channels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splits:
     """What a run trains on, watches, and is judged by. `unseen` holds classes that no other part has.
 
-    `broken` are the files of a folder that were skipped, with the reason.
+    `broken` are the files of a folder that were skipped, with the reason; `framing` is how images were made square.
     """
 
     train: Images
@@ -28,6 +42,7 @@ class Splits:
     validation: Images | None = None
     unseen: Images | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    framing: Framing | None = None
 
     @property
     def parts(self) -> dict[str, Images]:
@@ -40,6 +55,23 @@ class Splits:
         if name not in self.parts:
             raise ArcwiseError(f"there is no part {name!r} here, only {', '.join(self.parts)}.")
         return self.parts[name]
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum of which images are in which part, by name and label; not of their pixels."""
+        sha = hashlib.sha256()
+        for name, part in self.parts.items():
+            sha.update(json.dumps([name, part.names, part.shape, part.y.tolist(), part.files]).encode())
+        return sha.hexdigest()[:24]
+
+    def refuse_others(self, run: Run) -> None:
+        """Raises when the images that a run was started with were others: added to, taken from or renamed."""
+        before = run.about.get("images")
+        if before is not None and before != self.fingerprint:
+            raise ArcwiseError(
+                f"the images are not those that {run.path} was started with: some were added, removed or renamed. "
+                "Put them back, or choose another --out."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +93,23 @@ class Asked:
     tell: Tell | None
 
 
-def digits(asked: Asked) -> Raw:
-    """Handwritten digits of 8 x 8 (Alpaydin & Kaynak 1998, the part that scikit-learn ships): always there."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of images: what it is in a line, the function that reads it, and what may stand after its colon.
+
+    `from_arrays` says that all images come at one size, which then are stretched where another is asked for; files are
+    cropped. `kept` says where they are: "always here", "yours", or "fetched" where they are downloaded once.
+    """
+
+    about: str
+    read: Callable[[Asked], Raw]
+    argument: str = ""
+    kept: str = "always here"
+    from_arrays: bool = True
+
+
+def read_digits(asked: Asked) -> Raw:
+    """The digits that are in the package."""
     from importlib.resources import files
 
     with np.load(io.BytesIO((files("arcwise.data") / "digits.npz").read_bytes())) as kept:
@@ -74,7 +121,7 @@ def public(name: str) -> Callable[[Asked], Raw]:
     """The source function of a data set that has to be fetched."""
 
     def source(asked: Asked) -> Raw:
-        arrays = fetched(name, data_dir=asked.data_dir, tell=asked.tell)
+        arrays = fetch_arrays(name, data_dir=asked.data_dir, tell=asked.tell)
         train, test = (
             Images(pixels=arrays[f"{part}_x"], y=arrays[f"{part}_y"].astype(np.int64), names=ORIGINS[name].names)
             for part in ("train", "test")
@@ -84,30 +131,38 @@ def public(name: str) -> Callable[[Asked], Raw]:
     return source
 
 
-def folder(asked: Asked) -> Raw:
-    """Your own images: one folder per class, or a CSV of names and labels."""
+def read_folder(asked: Asked) -> Raw:
+    """One folder per class, or a CSV of names and labels."""
     if not asked.argument:
         raise ArcwiseError("say which folder: folder:PATH, with one folder of images per class inside.")
-    shape = (asked.config.size or 112, asked.config.channels or 3)
-    options = {"shape": shape, "broken": asked.config.broken, "cache": cache_folder(asked.data_dir), "tell": asked.tell}
-    train, test, names = folders.splits(expanded(asked.argument))
-    images, bad = folders.loaded(train, names, **options)
+    framing = framing_of(asked.config, side=112, channels=3)
+    options = {
+        "framing": framing,
+        "broken": asked.config.broken,
+        "cache": cache_folder(asked.data_dir),
+        "tell": asked.tell,
+    }
+    train, test, names = folders.list_parts(expand_home(asked.argument))
+    images, bad = folders.load_folder(train, names, **options)
     if test is None:
         return Raw(train=images, broken=bad)
-    apart, more = folders.loaded(test, names, **options)
+    apart, more = folders.load_folder(test, names, **options)
+    images, apart = (
+        replace(part, source=f"{listing.root.name}/") for part, listing in ((images, train), (apart, test))
+    )
     return Raw(train=images, test=apart, broken=bad | more)
 
 
-def glyphs(asked: Asked) -> Raw:
-    """400 characters in eight fonts, distorted: offline, for classes nobody has seen."""
-    from arcwise.data.glyphs import glyphs
+def read_glyphs(asked: Asked) -> Raw:
+    """Characters, drawn and distorted."""
+    from arcwise.data.glyphs import glyph_images
 
-    train, test = glyphs(asked.config.seed)
+    train, test = glyph_images(asked.config.seed)
     return Raw(train=train, test=test)
 
 
-def synthetic(asked: Asked) -> Raw:
-    """Clusters on a sphere written as images, made on the spot: synthetic:classes=100,per_class=50,side=8,noise=0.5."""
+def read_synthetic(asked: Asked) -> Raw:
+    """Clusters on a sphere written as images."""
     values = {"classes": 100, "per_class": 50, "side": 8, "noise": 0.5}
     for part in filter(None, (part.strip() for part in asked.argument.split(","))):
         key, _, text = part.partition("=")
@@ -127,26 +182,33 @@ def synthetic(asked: Asked) -> Raw:
     return Raw(train=Images(pixels=pixels, y=y, names=tuple(map(str, range(classes)))))
 
 
-SOURCES: dict[str, Callable[[Asked], Raw]] = {
-    "digits": digits,
-    "mnist": public("mnist"),
-    "fashion-mnist": public("fashion-mnist"),
-    "cifar10": public("cifar10"),
-    "cifar100": public("cifar100"),
-    "glyphs": glyphs,
-    "synthetic": synthetic,
-    "folder": folder,
+SOURCES: dict[str, Source] = {
+    "digits": Source("1,797 handwritten digits of 8 x 8 (Alpaydin & Kaynak 1998)", read_digits),
+    "mnist": Source("70,000 handwritten digits of 28 x 28 (LeCun 1998)", public("mnist"), kept="fetched"),
+    "fashion-mnist": Source("70,000 pieces of clothing, 28 x 28 (Xiao 2017)", public("fashion-mnist"), kept="fetched"),
+    "cifar10": Source("60,000 photographs of ten kinds, 32 x 32 (Krizhevsky 2009)", public("cifar10"), kept="fetched"),
+    "cifar100": Source("60,000 photographs of a hundred kinds, 32 x 32", public("cifar100"), kept="fetched"),
+    "glyphs": Source("400 characters in eight fonts, distorted: for classes nobody has seen", read_glyphs),
+    "synthetic": Source("clusters on a sphere, made on the spot", read_synthetic, argument="classes=100,per_class=50"),
+    "folder": Source("your own images: a folder per class, or a CSV", read_folder, "PATH", "yours", False),
 }
 
 
-def load(config: DataConfig, *, data_dir: str | Path | None = None, tell: Tell | None = None) -> Splits:
-    """The splits that a configuration asks for.
+def load(
+    source: str | DataConfig, *, data_dir: str | Path | None = None, tell: Tell | None = None, **settings: Any
+) -> Splits:
+    """The images of a source, split as the settings of DataConfig ask for.
 
-    >>> load(DataConfig(source="digits[0-4]", unseen="5-9")).unseen.names
+    >>> load("digits[0-4]", unseen="5-9").unseen.names
     ('5', '6', '7', '8', '9')
     """
-    raw, kept = read(config, data_dir=data_dir, tell=tell)
-    return divided(raw, kept, config)
+    config = source if isinstance(source, DataConfig) else DataConfig(source=source)
+    unknown_keys = settings.keys() - {field.name for field in dataclasses.fields(DataConfig)}
+    for key in unknown_keys:
+        raise unknown("setting of data", key, [field.name for field in dataclasses.fields(DataConfig)])
+    config = replace(config, **settings)
+    raw, kept = read_source(config, data_dir=data_dir, tell=tell)
+    return divide(raw, kept, config)
 
 
 def load_whole(
@@ -157,27 +219,36 @@ def load_whole(
     >>> len(load_whole(DataConfig(source="digits"))[0])
     1797
     """
-    raw, kept = read(config, data_dir=data_dir, tell=tell)
-    classes = chosen(kept, raw.train.names) if kept else list(range(raw.train.classes))
+    raw, kept = read_source(config, data_dir=data_dir, tell=tell)
+    classes = select_classes(kept, raw.train.names) if kept else list(range(raw.train.classes))
     parts = [part.only(classes) for part in (raw.train, raw.test) if part is not None]
     if len(parts) == 1:
-        return reshaped(parts[0], config), raw.broken
-    files = None if parts[0].files is None else tuple(name for part in parts for name in part.files or ())
+        return reframe(parts[0], config), raw.broken
+    ids = tuple(key for part in parts for key in part.keys)
     y, pixels = (np.concatenate([np.asarray(getattr(part, key)) for part in parts]) for key in ("y", "pixels"))
-    return reshaped(replace(parts[0], pixels=pixels, y=y, files=files), config), raw.broken
+    return reframe(replace(parts[0], pixels=pixels, y=y, files=None, rows=None, ids=ids), config), raw.broken
 
 
-def read(config: DataConfig, *, data_dir: str | Path | None, tell: Tell | None) -> tuple[Raw, str]:
+def read_source(config: DataConfig, *, data_dir: str | Path | None, tell: Tell | None) -> tuple[Raw, str]:
     """The source as it comes, and the class filter that its name carried."""
-    text, kept = with_filter(config.source)
+    text, kept = split_filter(config.source)
     name, _, argument = text.partition(":")
     if name == "folder" and kept and Path(config.source.strip().partition(":")[2]).is_dir():
         argument, kept = config.source.strip().partition(":")[2], ""  # the brackets are the folder's own
     if name not in SOURCES:
         raise no_source(text)
-    if argument and name not in ("folder", "synthetic"):
+    source = SOURCES[name]
+    if argument and not source.argument:
         raise ArcwiseError(f"{name} takes no {argument!r} after a colon; classes are chosen as in {name}[0-4].")
-    return SOURCES[name](Asked(argument=argument, config=config, data_dir=data_dir, tell=tell)), kept
+    raw = source.read(Asked(argument=argument, config=config, data_dir=data_dir, tell=tell))
+    return (with_places(raw, name) if source.from_arrays else raw), kept
+
+
+def with_places(raw: Raw, name: str) -> Raw:
+    """The source with each image told where it is in it."""
+    test = None if raw.test is None else replace(raw.test, source=f"{name}:test", rows=np.arange(len(raw.test)))
+    train = replace(raw.train, source=f"{name}:train" if test else name, rows=np.arange(len(raw.train)))
+    return replace(raw, train=train, test=test)
 
 
 def no_source(text: str) -> ArcwiseError:
@@ -187,11 +258,11 @@ def no_source(text: str) -> ArcwiseError:
     return unknown("source", text, SOURCES)
 
 
-def divided(raw: Raw, kept: str, config: DataConfig) -> Splits:
+def divide(raw: Raw, kept: str, config: DataConfig) -> Splits:
     """The raw source cut into parts: classes first, then test, then validation, then the limit."""
     names = raw.train.names
-    classes = chosen(kept, names) if kept else list(range(len(names)))
-    held_out = chosen(config.unseen, names) if config.unseen else []
+    classes = select_classes(kept, names) if kept else list(range(len(names)))
+    held_out = select_classes(config.unseen, names) if config.unseen else []
     if not kept:
         classes = [c for c in classes if c not in set(held_out)]
     elif set(held_out) & set(classes):
@@ -199,63 +270,97 @@ def divided(raw: Raw, kept: str, config: DataConfig) -> Splits:
         raise ArcwiseError(f"data.unseen names classes that are trained on: {both}.")
     if len(classes) < 2:
         raise ArcwiseError(f"training needs at least two classes, {config.source} has {len(classes)}.")
-    train, test = parts(raw, classes, config)
+    train, test = train_and_test(raw, classes, config)
     validation = None
     if config.validation > 0:
-        rest, taken = stratified(train.y, config.validation, seed=config.seed + 1)
+        rest, taken = split_by_class(train.y, config.validation, seed=config.seed + 1)
         train, validation = train.take(rest), train.take(taken)
     unseen = (raw.test or raw.train).only(held_out) if held_out else None
     shaped = {
-        name: reshaped(part, config)
+        name: reframe(part, config)
         for name, part in {"test": test, "validation": validation, "unseen": unseen}.items()
         if part is not None
     }
-    train = imbalanced(limited(train, config.limit, seed=config.seed + 2), config.imbalance, seed=config.seed + 3)
-    train = reshaped(train, config)
+    train = limit_images(train, config.limit, seed=config.seed + 2)
+    train = reframe(imbalance_classes(train, config.imbalance, seed=config.seed + 3), config)
     for name, part in {"train": train, **shaped}.items():
         if not len(part):
             raise ArcwiseError(f"no {name} images are left: too few images for the shares and classes asked for.")
-    return Splits(train=train, broken=raw.broken, **shaped)
+    side, _, channels = train.shape
+    return Splits(train=train, broken=raw.broken, framing=framing_of(config, side=side, channels=channels), **shaped)
 
 
-def parts(raw: Raw, classes: list[int], config: DataConfig) -> tuple[Images, Images]:
+def train_and_test(raw: Raw, classes: list[int], config: DataConfig) -> tuple[Images, Images]:
     """Training and test images of these classes."""
     train = raw.train.only(classes)
     if raw.test is not None:
         return train, raw.test.only(classes)
     if config.test == 0.0:
         raise ArcwiseError(f"{config.source} has no test set of its own: data.test must be a share such as 0.2.")
-    rest, taken = stratified(train.y, config.test, seed=config.seed)
+    rest, taken = split_by_class(train.y, config.test, seed=config.seed)
     if not len(taken):
         raise ArcwiseError("no class has a second image to test on: add images, at least two to a class.")
     return train.take(rest), train.take(taken)
 
 
-def reshaped(images: Images, config: DataConfig) -> Images:
+def framing_of(config: DataConfig, *, side: int, channels: int) -> Framing:
+    """How the images of a source are made square: as the configuration says, else as its kind of source does."""
+    name = split_filter(config.source)[0].partition(":")[0]
+    arrays = name not in SOURCES or SOURCES[name].from_arrays
+    fit, resample = ("stretch", "bilinear") if arrays else ("crop", "bicubic")
+    return Framing(
+        side=config.size or side, channels=config.channels or channels, fit=config.fit or fit,
+        resample=config.resample or resample,
+    )  # fmt: skip
+
+
+def reframe(images: Images, config: DataConfig) -> Images:
     """The images at the side and channels asked for."""
     height, width, channels = images.shape
     side, wanted = config.size or height, config.channels or channels
     if (side, side, wanted) == (height, width, channels) or (not config.size and wanted == channels):
         return images
-    pixels = np.asarray(images.pixels)
-    if config.size and (side, side) != (height, width):
-        pixels = resized(pixels, side)
-    if wanted == 3 and channels == 1:
-        pixels = np.repeat(pixels, 3, axis=3)
-    elif wanted == 1 and channels == 3:
-        grey = pixels.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
-        pixels = np.round(grey).astype(np.uint8)[..., None]
-    return replace(images, pixels=pixels)
+    framing = framing_of(config, side=side, channels=wanted)
+    if not config.size and height != width:  # only the channels change
+        return replace(images, pixels=with_channels(np.asarray(images.pixels), wanted))
+    return replace(images, pixels=framing.framed_all(np.asarray(images.pixels)))
 
 
-def resized(pixels: np.ndarray, side: int) -> np.ndarray:
-    """The pixels at side x side, smoothed where they shrink."""
-    import torch
-    import torch.nn.functional as F
+def splits_from(data: object, config: DataConfig) -> Splits:
+    """The splits in what a user handed over: Splits, Images, a pair (pixels, labels), or a table of parts of these.
 
-    blocks = []
-    for start in range(0, len(pixels), 4096):
-        block = torch.from_numpy(np.ascontiguousarray(pixels[start : start + 4096])).permute(0, 3, 1, 2).float()
-        block = F.interpolate(block, size=(side, side), mode="bilinear", antialias=True)
-        blocks.append(block.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy())
-    return np.concatenate(blocks)
+    Where no test part is there, a share of every class is taken for it, as with any source.
+
+    >>> pixels, y = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
+    >>> [len(part) for part in splits_from((pixels, y), DataConfig(test=0.2)).parts.values()]
+    [16, 4]
+    """
+    if isinstance(data, Splits):
+        return data
+    given = data if isinstance(data, Mapping) else {"train": data}
+    for name in given.keys() - {"train", "validation", "test", "unseen"}:
+        raise unknown("part of data", name, ("train", "validation", "test", "unseen"))
+    if "train" not in given:
+        raise ArcwiseError('data needs a part "train": pass (pixels, labels), or {"train": ..., "test": ...}.')
+    made = {name: images_from(part, name) for name, part in given.items()}
+    raw = Raw(train=made.pop("train"), test=made.pop("test", None))
+    return replace(divide(raw, "", config), **made)
+
+
+def images_from(part: object, name: str) -> Images:
+    """Images as they are, or from a pair of pixels and labels."""
+    if isinstance(part, Images):
+        return part if part.source or part.files else replace(part, source=f"data:{name}")
+    if not (isinstance(part, tuple | list) and len(part) == 2):
+        raise ArcwiseError(f"data is given as (pixels, labels) or as arcwise.data.Images, got {type(part).__name__}.")
+    pixels, y = (np.asarray(side) for side in part)
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1] != pixels.shape[2]:
+        raise ArcwiseError(
+            f"pixels are square images of bytes, (n, side, side) or (n, side, side, channels) in uint8, got "
+            f"{pixels.dtype} of shape {pixels.shape}. If they were divided by 255, pass them as they were before."
+        )
+    if y.dtype.kind not in "iu" or y.shape != pixels.shape[:1] or (len(y) and y.min() < 0):
+        raise ArcwiseError(f"labels are {len(pixels)} whole numbers from 0 on, got {y.dtype} of shape {y.shape}.")
+    names = tuple(map(str, range(int(y.max(initial=-1)) + 1)))
+    return Images(pixels=pixels, y=y.astype(np.int64), names=names, source=f"data:{name}")

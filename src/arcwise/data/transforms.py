@@ -1,4 +1,4 @@
-"""Returns changed batches: all images flipped, shifted, turned and covered at random, at once, on their device."""
+"""Batches changed at random: all images flipped, shifted, turned and covered at random, at once, on their device."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from arcwise.config import DataConfig
 
 Pixels = UInt8[Tensor, "n h w channels"]
 Picked = UInt8[Tensor, "b h w channels"]
-Images = Float[Tensor, "b channels h w"]
+FloatImages = Float[Tensor, "b channels h w"]
 
 
-def picked(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: torch.Generator) -> Picked:
+def pick_rows(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: torch.Generator) -> Picked:
     """The rows of `index`, shifted by up to `config.shift` pixels and mirrored half of the time, in one gather.
 
     What a shift brings in from outside is the image reflected at its border.
@@ -25,15 +25,15 @@ def picked(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: t
     if not (config.flip or config.shift):
         return pixels[index]
     _, h, w, _ = pixels.shape
-    rows = shifted(len(index), h, config.shift, draw)
-    columns = shifted(len(index), w, config.shift, draw)
+    rows = shift_positions(len(index), h, config.shift, draw)
+    columns = shift_positions(len(index), w, config.shift, draw)
     if config.flip:
         mirror = torch.rand(len(index), 1, generator=draw, device=index.device) < 0.5
         columns = torch.where(mirror, columns.flip(1), columns)
     return pixels[index.view(-1, 1, 1), rows.unsqueeze(2), columns.unsqueeze(1)]
 
 
-def shifted(b: int, length: int, most: int, draw: torch.Generator) -> Int[Tensor, "b length"]:
+def shift_positions(b: int, length: int, most: int, draw: torch.Generator) -> Int[Tensor, "b length"]:
     """For each image the positions 0..length-1 moved by -most..most, reflected at both ends."""
     most = min(most, length - 1)
     by = torch.randint(-most, most + 1, (b, 1), generator=draw, device=draw.device)
@@ -41,10 +41,10 @@ def shifted(b: int, length: int, most: int, draw: torch.Generator) -> Int[Tensor
     return (length - 1) - (length - 1 - position).abs()
 
 
-def normalised(pixels: Pixels, mean: Sequence[float], std: Sequence[float]) -> Images:
+def normalise_pixels(pixels: Pixels, mean: Sequence[float], std: Sequence[float]) -> FloatImages:
     """(x / 255 - mean) / std as floating-point numbers, channels first in shape and last in memory.
 
-    >>> normalised(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), [0.5], [0.5])
+    >>> normalise_pixels(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), [0.5], [0.5])
     tensor([[[[1.]]]])
     """
     channels = pixels.shape[3]
@@ -54,7 +54,7 @@ def normalised(pixels: Pixels, mean: Sequence[float], std: Sequence[float]) -> I
     return torch.stack(planes, dim=3).permute(0, 3, 1, 2)
 
 
-def turned(x: Images, degrees: float, draw: torch.Generator) -> Images:
+def turn_images(x: FloatImages, degrees: float, draw: torch.Generator) -> FloatImages:
     """Each image turned about its middle by up to so many degrees; the border is drawn out."""
     b = len(x)
     angle = (2 * torch.rand(b, generator=draw, device=x.device) - 1) * math.radians(degrees)
@@ -65,7 +65,7 @@ def turned(x: Images, degrees: float, draw: torch.Generator) -> Images:
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
 
-def covered(x: Images, side: int, draw: torch.Generator) -> Images:
+def cover_squares(x: FloatImages, side: int, draw: torch.Generator) -> FloatImages:
     """Each image with one square set to 0, the mean, somewhere wholly or partly inside  (DeVries & Taylor 2017)."""
     b, _, h, w = x.shape
 
@@ -78,10 +78,10 @@ def covered(x: Images, side: int, draw: torch.Generator) -> Images:
     return x.masked_fill(hole.unsqueeze(1), 0.0)
 
 
-def changed(x: Images, config: DataConfig, draw: torch.Generator) -> Images:
+def change_batch(x: FloatImages, config: DataConfig, draw: torch.Generator) -> FloatImages:
     """A normalised batch turned and covered as the configuration asks."""
     if config.rotate:
-        x = turned(x, config.rotate, draw)
+        x = turn_images(x, config.rotate, draw)
     if config.cutout:
-        x = covered(x, config.cutout, draw)
+        x = cover_squares(x, config.cutout, draw)
     return x

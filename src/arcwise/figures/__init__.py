@@ -1,103 +1,88 @@
-"""Returns figures: one file per picture, drawn from records and results, never computed here."""
+"""Figures: one file per picture, each with what it shows of a Subject and how it is drawn; FIGURES lists them."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from arcwise.errors import ArcwiseError
+from arcwise.figures.angles import angle_histograms
+from arcwise.figures.bias import bias_and_frequency
+from arcwise.figures.canvas import SIDE_BY_SIDE, Depiction
+from arcwise.figures.circle import unit_circle
+from arcwise.figures.confidence import confidence_surface
+from arcwise.figures.conflict_images import conflict_triples
+from arcwise.figures.confusion import confusion_matrices
+from arcwise.figures.dunn_epochs import dunn_over_epochs
+from arcwise.figures.glance import at_a_glance
+from arcwise.figures.neighbours import neighbours
+from arcwise.figures.plane import embedding_plane
+from arcwise.figures.roc import verification_curves
+from arcwise.figures.sample import one_sample
+from arcwise.figures.samples import samples
+from arcwise.figures.sphere import unit_sphere
+from arcwise.figures.story import eight_classes
+from arcwise.figures.sweep import scale_sweep
+from arcwise.figures.training import training_curves
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from arcwise.study.subject import Subject
 
-# Okabe & Ito 2008: told apart by colour-blind readers, and in print. For methods, lines and heads.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
-
-# Petroff 2021 (arXiv:2107.02270): ten colours for classes, found by a search over colour-vision models.
-CLASS_COLOURS = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
-)  # fmt: skip
-
-STYLE: dict[Any, Any] = {
-    "figure.dpi": 100, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
-    "legend.fontsize": 10.5, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 2.2,
-    "text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False,
-}  # fmt: skip
+Place = Literal["glance", "method", "data", "embeddings", "training", "classes", "pairs", "dunn", "sweep", "bias"]
 
 
-def offscreen() -> None:
-    """Draws into memory from now on: no window is ever asked for; letters the font lacks are boxes."""
-    import warnings
+class Illustration(NamedTuple):
+    """A figure by name: the section of a report that shows it, and the function that draws it of a Subject.
 
-    import matplotlib
+    The function yields captions and pictures, none where the runs do not allow any. `width` is its share of a page;
+    `side_by_side` says that only the first few heads are in it.
+    """
 
-    matplotlib.use("Agg")
-    warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
-
-
-def class_colour(i: int) -> str:
-    """The colour of class i in every picture."""
-    return CLASS_COLOURS[i % len(CLASS_COLOURS)]
+    section: Place
+    draw: Callable[[Subject], Iterator[Depiction]]
+    width: float = 1.0
+    side_by_side: bool = False
 
 
-@contextlib.contextmanager
-def panels(count: int, *, wide: float = 4.6, high: float = 4.6, most: int = 4, **options: Any) -> Iterator[Any]:
-    """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed."""
-    import matplotlib.pyplot as plt
-
-    columns = min(count, most)
-    rows = -(-count // columns)
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(wide * columns, high * rows), layout="constrained", squeeze=False, **options
-        )
-        flat = list(axes.flat)
-        for extra in flat[count:]:
-            extra.remove()
-        yield figure, flat[:count]
-
-
-def class_points(axes: Axes, x: Any, y: Any, *, size: float = 2.5, alpha: float = 0.5) -> None:
-    """The points of each class in its colour: one line of markers per class, pixels also in an SVG."""
-    for c in sorted(set(y.tolist())):
-        here = x[y == c]
-        axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=size, alpha=alpha, rasterized=True,
-                  markeredgewidth=0)  # fmt: skip
+FIGURES: dict[str, Illustration] = {
+    "schematic": Illustration("method", eight_classes, 0.75),
+    "samples": Illustration("data", samples, 0.6),
+    "glance": Illustration("glance", at_a_glance),
+    "embeddings": Illustration("embeddings", embedding_plane, side_by_side=True),
+    "circle": Illustration("embeddings", unit_circle, side_by_side=True),
+    "sphere": Illustration("embeddings", unit_sphere),
+    "sample": Illustration("embeddings", one_sample, side_by_side=True),
+    "angles": Illustration("embeddings", angle_histograms, side_by_side=True),
+    "confidence": Illustration("embeddings", confidence_surface, side_by_side=True),
+    "training": Illustration("training", training_curves),
+    "dunn-epochs": Illustration("dunn", dunn_over_epochs, side_by_side=True),
+    "sweep": Illustration("sweep", scale_sweep),
+    "roc": Illustration("pairs", verification_curves, side_by_side=True),
+    "confusion": Illustration("classes", confusion_matrices, side_by_side=True),
+    "conflicts": Illustration("classes", conflict_triples, 0.9),
+    "neighbours": Illustration("pairs", neighbours, 0.75),
+    "bias": Illustration("bias", bias_and_frequency, 0.6),
+}
 
 
-def class_legend(figure: Figure, names: tuple[str, ...], *, title: str = "", most: int = 12) -> None:
-    """One legend of the classes for the whole figure, below it."""
-    from matplotlib.lines import Line2D
+class Drawing(NamedTuple):
+    """A picture: its name in FIGURES, its caption, and the figure."""
 
-    marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i)) for i in range(min(len(names), most))]
-    labels = list(names[:most]) + ([f"and {len(names) - most} more"] if len(names) > most else [])
-    marks += [Line2D([], [], linestyle="")] * (len(labels) - len(marks))
-    columns = min(len(labels), 13, max(1, int(figure.get_figwidth() * 8) // (max(map(len, labels)) + 5)))
-    figure.legend(marks, labels, loc="outside lower center", ncols=columns, title=title or None)
+    name: str
+    caption: str
+    figure: Any
 
 
-def image(figure: Figure, kind: str = "png", *, close: bool = True) -> bytes:
-    """The figure as the bytes of a PNG (in 256 colours, a third of the size) or an SVG file; the figure is closed."""
-    import io
-
-    import matplotlib.pyplot as plt
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else {"Date": None})
-    if close:
-        plt.close(figure)
-    if kind != "png":
-        return buffer.getvalue()
-    small = io.BytesIO()
-    fewer = Image.open(buffer).convert("RGB").quantize(256, method=Image.Quantize.FASTOCTREE)
-    palette = fewer.getpalette() or []
-    white = [value for i in range(0, len(palette), 3) for value in whitened(palette[i : i + 3])]
-    fewer.putpalette(white)
-    fewer.save(small, "PNG", optimize=True)
-    return small.getvalue()
-
-
-def whitened(colour: list[int]) -> list[int]:
-    """Nearly white as white: fewer colours must not tint the paper."""
-    return [255, 255, 255] if min(colour) >= 248 else colour
+def drawings(about: Subject, *, only: str = "") -> Iterator[Drawing]:
+    """Every picture that these runs allow, in the order of FIGURES; `only` picks one by its name."""
+    some = f" Shown are the first {SIDE_BY_SIDE} of {len(about.heads)} heads."
+    for name, entry in FIGURES.items():
+        if only in ("", name):
+            try:
+                for caption, figure in entry.draw(about):
+                    few = entry.side_by_side and len(about.heads) > SIDE_BY_SIDE
+                    yield Drawing(name, caption + some * few, figure)
+            except ArcwiseError as error:
+                if only:  # asked for by name: say why it cannot be; else the others go on without it
+                    raise
+                about.note(f"the figure {name}, because {str(error)[0].lower()}{str(error)[1:]}")

@@ -1,18 +1,23 @@
-"""Returns histograms of the angles to the own and the nearest other centre, before training and after."""
+"""Histograms of the angles to the own and the nearest other centre, before training and after."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import COLOURS, panels
+from arcwise.figures.canvas import COLOURS, Depiction, panels, shown_heads
+from arcwise.metrics.identification import nearest_prototype
+from arcwise.records import Embeddings, Prototypes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-class Panel(NamedTuple):
+
+class AnglePanel(NamedTuple):
     """Angles in radians after training and, where there is a snapshot of it, before."""
 
     title: str
@@ -22,7 +27,7 @@ class Panel(NamedTuple):
     other_before: np.ndarray | None = None
 
 
-def draw(shown: list[Panel]) -> Figure:
+def draw_angles(shown: list[AnglePanel]) -> Figure:
     """Filled: after training; outlines: before."""
     bins = np.linspace(0, 180, 91)
     with panels(len(shown), high=3.6, sharey=True) as (figure, axes):
@@ -42,3 +47,23 @@ def draw(shown: list[Panel]) -> Figure:
         axes[0].set_ylabel("share of samples")
         axes[-1].legend()
     return figure
+
+
+def angle_histograms(about: Subject) -> Iterator[Depiction]:
+    """Own and nearest other angles, after training and before."""
+    shown = []
+    for head in shown_heads(about):
+        first = next(iter(about.snapshots(head, "test")), None)
+        start = None if first is None else about.centres_at(head, first)
+        before = (None, None) if first is None or start is None else both_angles(first, start)
+        shown.append(AnglePanel(head, *both_angles(about.embeddings(head), about.prototypes(head)), *before))
+    yield (
+        "Angles of the test samples to their own and to the nearest other centre; outlines show them before training.",
+        draw_angles(shown),
+    )
+
+
+def both_angles(found: Embeddings, centres: Prototypes) -> tuple[np.ndarray, np.ndarray]:
+    """Angles to the own and the nearest other centre."""
+    named = nearest_prototype(found, centres)
+    return named.angle_own, named.angle_other

@@ -1,16 +1,15 @@
-"""Returns animations of embeddings over the epochs: heads side by side in step, fixed axes, as GIF and MP4."""
+"""Animations of embeddings over the epochs: heads side by side in step, fixed axes, as GIF and MP4."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import class_colour, panels
+from arcwise.figures.canvas import class_colour, panels
 from arcwise.figures.sphere import View, draw_globe, frame
 from arcwise.records import Embeddings
 
@@ -29,6 +28,7 @@ class Track(NamedTuple):
 
     title: str
     snapshots: list[Embeddings]
+    centres: list[np.ndarray | None]
     words: list[str]
     extent: float
 
@@ -70,7 +70,7 @@ class Movie(NamedTuple):
         return done.stdout if done.returncode == 0 else None
 
 
-def movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: float = 60.0) -> Movie:
+def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: float = 60.0) -> Movie:
     """The frames: `between` steps from one snapshot to the next, samples moving in straight lines.
 
     Every epoch shown with its words is as measured; what lies between is there for the eye. `turn` is the number of
@@ -79,7 +79,7 @@ def movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: fl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    tracks = [thinned(track, points) for track in tracks]
+    tracks = [thin(track, points) for track in tracks]
     flat = tracks[0].snapshots[0].dim == 2
     last = min(len(track.snapshots) for track in tracks) - 1
     moments = np.linspace(0, last, last * between + 1)
@@ -99,10 +99,10 @@ def movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: fl
     return Movie(frames)
 
 
-def thinned(track: Track, points: int) -> Track:
+def thin(track: Track, points: int) -> Track:
     """The same samples in every snapshot, not more than `points`."""
     rows = np.arange(len(track.snapshots[0].x))[:: max(1, -(-len(track.snapshots[0].x) // points))]
-    return track._replace(snapshots=[replace(e, x=e.x[rows], y=e.y[rows], index=None) for e in track.snapshots])
+    return track._replace(snapshots=[e.take(rows) for e in track.snapshots])
 
 
 class Stage:
@@ -111,7 +111,7 @@ class Stage:
     def __init__(self, axes: Any, track: Track, layers: int):
         self.axes, self.track = axes, track
         self.classes = range(len(track.snapshots[0].names))
-        self.rows = [track.snapshots[0].y == c for c in self.classes]
+        self.rows = [track.snapshots[0].labels == c for c in self.classes]
         alphas = (0.6,) if layers == 1 else (0.12, 0.6)
         self.clouds = [
             [
@@ -126,12 +126,12 @@ class Stage:
 
     def state(self, moment: float) -> tuple[np.ndarray, np.ndarray | None, str]:
         """Samples and centres between two snapshots, and the words of the last one reached."""
-        i = min(int(moment), len(self.track.snapshots) - 1)
-        a, b = self.track.snapshots[i], self.track.snapshots[min(i + 1, len(self.track.snapshots) - 1)]
-        share = moment - i
-        x = (1 - share) * a.x + share * b.x
-        w = None if a.prototypes is None or b.prototypes is None else (1 - share) * a.prototypes + share * b.prototypes
-        return x, w, self.track.words[i]
+        last = len(self.track.snapshots) - 1
+        i, j = min(int(moment), last), min(int(moment) + 1, last)
+        share, (a, b) = moment - i, (self.track.snapshots[i].x, self.track.snapshots[j].x)
+        v, w = self.track.centres[i], self.track.centres[j]
+        centres = None if v is None or w is None else (1 - share) * v + share * w
+        return (1 - share) * a + share * b, centres, self.track.words[i]
 
 
 class FlatStage(Stage):

@@ -1,18 +1,21 @@
-"""Returns the biases of a softmax head against the number of training images of each class."""
+"""The biases of a softmax head against the number of training images of each class."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures import class_colour, panels
+from arcwise.figures.canvas import Depiction, class_colour, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-def draw(counts: np.ndarray, bias: np.ndarray, names: tuple[str, ...]) -> Figure:
+
+def draw_bias(counts: np.ndarray, bias: np.ndarray, names: tuple[str, ...]) -> Figure:
     """One point per class, with the line log count would give."""
     with panels(1, wide=5.6, high=4.0) as (figure, axes):
         place = axes[0]
@@ -28,3 +31,15 @@ def draw(counts: np.ndarray, bias: np.ndarray, names: tuple[str, ...]) -> Figure
         place.minorticks_off()
         place.legend()
     return figure
+
+
+def bias_and_frequency(about: Subject) -> Iterator[Depiction]:
+    """Biases against counts, of the run that was trained on an imbalanced set."""
+    run, counts = about.imbalanced, about.imbalanced_counts
+    centres = None if run is None else run.prototypes()
+    if centres is None or centres.bias is None or counts is None:
+        return
+    yield (
+        "A softmax head with bias, trained on classes of unequal size: its biases against the number of images.",
+        draw_bias(counts, centres.bias, centres.names),
+    )

@@ -1,32 +1,37 @@
-"""Returns the unit circle of 2-D embeddings: where directions fall, the boundaries, and the margin as wedges."""
+"""The unit circle of 2-D embeddings: where directions fall, the boundaries, and the margin as wedges."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import class_colour, class_legend, panels
+from arcwise.figures.canvas import Depiction, class_colour, class_legend, panels, shown_heads
+from arcwise.metrics.identification import margin_kept
 from arcwise.records import Embeddings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS = 360
-REACH = 1.9  # radius of the highest bar
+    from arcwise.study.subject import Subject
+
+CIRCLE_BINS = 360
+HIGHEST_BAR = 1.9  # radius of the highest bar
 
 
-class Panel(NamedTuple):
+class CirclePanel(NamedTuple):
     """Embeddings of two dimensions, and the margin in radians whose wedges are drawn."""
 
     title: str
     embeddings: Embeddings
+    centres: np.ndarray
     m: float
     note: str = ""
 
 
-def draw(shown: list[Panel]) -> Figure:
+def draw_circles(shown: list[CirclePanel]) -> Figure:
     """One circle per head; the heights of the bars are those of a histogram of directions, as a square root."""
     with panels(len(shown)) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
@@ -35,12 +40,11 @@ def draw(shown: list[Panel]) -> Figure:
     return figure
 
 
-def draw_circle(axes: Axes, panel: Panel) -> None:
+def draw_circle(axes: Axes, panel: CirclePanel) -> None:
     """Wedges behind, bars of directions outwards from the circle, centres as vectors within it."""
     from matplotlib.patches import Circle, Wedge
 
-    found, w = panel.embeddings, panel.embeddings.prototypes
-    assert w is not None
+    found, w = panel.embeddings, panel.centres
     centre = np.sort(np.arctan2(w[..., 1], w[..., 0]).ravel())
     gaps = np.diff(np.append(centre, centre[0] + 2 * np.pi))
     for start, gap in zip(centre, gaps, strict=True):
@@ -48,7 +52,10 @@ def draw_circle(axes: Axes, panel: Panel) -> None:
         if half > 0:
             axes.add_patch(Wedge((0, 0), 1.0, middle - half, middle + half, color="0.86", linewidth=0))
         axes.plot(
-            [0, REACH * np.cos(np.radians(middle))], [0, REACH * np.sin(np.radians(middle))], color="0.3", linewidth=0.9
+            [0, HIGHEST_BAR * np.cos(np.radians(middle))],
+            [0, HIGHEST_BAR * np.sin(np.radians(middle))],
+            color="0.3",
+            linewidth=0.9,
         )
     axes.add_patch(Circle((0, 0), 1.0, fill=False, color="0.45", linewidth=1.0))
     draw_bars(axes, found)
@@ -66,10 +73,10 @@ def draw_bars(axes: Axes, found: Embeddings) -> None:
     """A histogram of each class's directions, standing on the circle."""
     from matplotlib.collections import PolyCollection
 
-    edges = np.linspace(-np.pi, np.pi, BINS + 1)
+    edges = np.linspace(-np.pi, np.pi, CIRCLE_BINS + 1)
     theta = np.arctan2(found.x[:, 1], found.x[:, 0])
-    counts = np.stack([np.histogram(theta[found.y == c], edges)[0] for c in range(len(found.names))])
-    height = np.sqrt(counts / max(counts.max(), 1)) * (REACH - 1.0)
+    counts = np.stack([np.histogram(theta[found.labels == c], edges)[0] for c in range(len(found.names))])
+    height = np.sqrt(counts / max(counts.max(), 1)) * (HIGHEST_BAR - 1.0)
     ends = np.stack([np.cos(edges), np.sin(edges)], axis=1)
     for c in range(len(found.names)):
         full = np.flatnonzero(counts[c])
@@ -77,3 +84,21 @@ def draw_bars(axes: Axes, found: Embeddings) -> None:
         axes.add_collection(
             PolyCollection(bars, facecolors=class_colour(c), edgecolors=class_colour(c), linewidths=0.2, alpha=0.85)
         )
+
+
+def unit_circle(about: Subject) -> Iterator[Depiction]:
+    """2-D directions on the circle."""
+    if about.dim != 2:
+        return
+    largest = max([about.specs[head].m or 0.0 for head in about.heads]) or 0.5
+    shown = []
+    for head in shown_heads(about):
+        found, centres = about.embeddings(head), about.prototypes(head)
+        note = f"{margin_kept(found, centres, largest):.1%} outside the wedges"
+        shown.append(CirclePanel(head, found, centres.w, largest, note))
+    yield (
+        "The same directions on the unit circle: bars are histograms (square root of the count), arrows the centres, "
+        f"grey wedges the margin of {largest:g} rad around each boundary, in which the nearest other centre is less "
+        f"than {largest:g} rad further than the own.",
+        draw_circles(shown),
+    )

@@ -1,19 +1,23 @@
-"""Returns the confidence surface over the plane: what each network says, also far from all data."""
+"""The confidence surface over the plane: what each network says, also far from all data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures import class_colour, class_legend, panels
-from arcwise.figures.plane import Panel
+from arcwise.figures.canvas import Depiction, class_colour, class_legend, panels, reach, shown_heads
+from arcwise.figures.plane import PlanePanel
+from arcwise.metrics.planar import decision_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-def draw(shown: list[Panel]) -> Figure:
+
+def draw_confidence(shown: list[PlanePanel]) -> Figure:
     """The winner's colour, paler where it is less sure; contours at 50, 90 and 99 %; every tenth sample in black."""
     from matplotlib.colors import to_rgb
 
@@ -36,3 +40,22 @@ def draw(shown: list[Panel]) -> Figure:
             place.set_xlabel(panel.note, fontsize=10.5)
         class_legend(figure, shown[0].embeddings.names)
     return figure
+
+
+def confidence_surface(about: Subject) -> Iterator[Depiction]:
+    """What the heads say over the whole plane."""
+    if about.dim != 2:
+        return
+    shown = []
+    for head in shown_heads(about):
+        found, centres = about.embeddings(head), about.prototypes(head)
+        extent = 2.0 * reach(found.x)
+        grid = decision_grid(centres, extent=extent)
+        sides = grid.confidence[[0, -1]], grid.confidence[:, [0, -1]]
+        edge = float(np.mean([side.mean() for side in sides]))
+        shown.append(PlanePanel(head, found, extent, centres.w, grid, f"mean confidence at the edge {edge:.1%}"))
+    yield (
+        "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with "
+        "distance from the origin, a normalised one depends on the direction alone.",
+        draw_confidence(shown),
+    )

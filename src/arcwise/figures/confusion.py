@@ -1,18 +1,22 @@
-"""Returns confusion matrices, one per head: rows are what is there, columns what it is taken for."""
+"""Confusion matrices, one per head: rows are what is there, columns what it is taken for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import panels
+from arcwise.figures.canvas import Depiction, panels, shown_heads
+from arcwise.measure import measure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-class Panel(NamedTuple):
+
+class ConfusionPanel(NamedTuple):
     """Counts, already summed over seeds."""
 
     title: str
@@ -20,7 +24,7 @@ class Panel(NamedTuple):
     names: tuple[str, ...]
 
 
-def draw(shown: list[Panel]) -> Figure:
+def draw_confusion(shown: list[ConfusionPanel]) -> Figure:
     """Colours show mistakes only; the diagonal would drown them."""
     with panels(len(shown)) as (figure, axes):
         wrong = [np.where(np.eye(len(p.matrix), dtype=bool), 0, p.matrix) for p in shown]
@@ -41,3 +45,18 @@ def draw(shown: list[Panel]) -> Figure:
             place.grid(visible=False)
         axes[0].set_ylabel("is")
     return figure
+
+
+def confusion_matrices(about: Subject) -> Iterator[Depiction]:
+    """Mistakes of each head, all seeds together."""
+    shown = []
+    for head in shown_heads(about):
+        matrices = [measure(run).get("confusion", []) for run in about.runs[head]]
+        if not all(matrices):
+            return
+        shown.append(ConfusionPanel(head, np.sum(matrices, axis=0), about.embeddings(head).names))
+    yield (
+        "Confusion matrices, summed over the seeds: rows are what is there, columns what it was taken for; colours "
+        "show mistakes only.",
+        draw_confusion(shown),
+    )

@@ -1,4 +1,4 @@
-"""Returns the picture of one margin: psi(theta), its slope, and the boundary between two classes."""
+"""The picture of one margin: psi(theta), its slope, and the boundary between two classes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures import COLOURS, STYLE
+from arcwise.figures.canvas import COLOURS, STYLE
 from arcwise.records import MarginCurve, MarginPortrait
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ TICKS = (0, 45, 90, 135, 180)
 OWN, OTHER = COLOURS[0], COLOURS[4]
 
 
-def draw(portrait: MarginPortrait) -> Figure:
+def draw_portrait(portrait: MarginPortrait) -> Figure:
     """Three panels side by side, one line per setting; a fourth where other classes are reshaped."""
     import matplotlib.pyplot as plt
 

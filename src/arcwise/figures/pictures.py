@@ -1,4 +1,4 @@
-"""Returns rows of images with words: samples of each class, conflict triples, nearest neighbours."""
+"""Rows of images with words: samples of each class, conflict triples, nearest neighbours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import STYLE
+from arcwise.figures.canvas import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,14 +20,16 @@ class Picture(NamedTuple):
     frame: str = ""
 
 
-def draw(rows: list[list[Picture]], *, titles: list[str] | None = None, side: float = 1.25, title: str = "") -> Figure:
+def draw_pictures(
+    rows: list[list[Picture]], *, titles: list[str] | None = None, side: float = 1.25, title: str = ""
+) -> Figure:
     """One row of images per list, with the row's title at its left."""
     import matplotlib.pyplot as plt
 
     columns = max(map(len, rows))
     words = any(picture.words for row in rows for picture in row)
     with plt.rc_context(STYLE):
-        size = (side * columns + 1.0, (side + 0.35 * words) * len(rows) + 0.4 * bool(title))
+        size = (side * columns + 1.0, (side + 0.35 * words) * len(rows))
         figure, axes = plt.subplots(len(rows), columns, figsize=size, layout="constrained", squeeze=False)
         for i, row in enumerate(rows):
             for j, place in enumerate(axes[i]):
@@ -35,15 +37,13 @@ def draw(rows: list[list[Picture]], *, titles: list[str] | None = None, side: fl
                 place.grid(visible=False)
                 place.spines[:].set_visible(False)
                 if j < len(row):
-                    show(place, row[j])
+                    show_picture(place, row[j])
             if titles:
                 axes[i, 0].set_ylabel(titles[i], rotation=0, ha="right", va="center", fontsize=11)
-        if title:
-            figure.suptitle(title)
     return figure
 
 
-def show(place, picture: Picture) -> None:
+def show_picture(place, picture: Picture) -> None:
     """One image, framed where a frame is asked for."""
     pixels = picture.pixels.squeeze()
     place.imshow(pixels, cmap="gray_r" if pixels.ndim == 2 else None, vmin=0, vmax=255)

@@ -1,19 +1,22 @@
-"""Returns the ROC of each head, and histograms of genuine and impostor scores with the chosen threshold."""
+"""The ROC of each head, and histograms of genuine and impostor scores with the chosen threshold."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import COLOURS, panels
-from arcwise.metrics.verification import Roc
+from arcwise.figures.canvas import COLOURS, Depiction, panels, shown_heads
+from arcwise.metrics.verification import Roc, SortedScores, all_pairs, eer, roc
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-class Panel(NamedTuple):
+
+class RocPanel(NamedTuple):
     """One head: its curve, its histograms over [-1, 1], and a threshold with its words."""
 
     head: str
@@ -25,13 +28,13 @@ class Panel(NamedTuple):
     note: str
 
 
-def draw(shown: list[Panel], *, title: str = "") -> Figure:
+def draw_roc(shown: list[RocPanel]) -> Figure:
     """The curves together in the first panel, one histogram per head after it."""
     with panels(1 + len(shown), high=3.9, most=5) as (figure, axes):
         for i, panel in enumerate(shown):
             axes[0].plot(panel.roc.far, panel.roc.tar, color=COLOURS[i % 8], label=panel.head)
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
-        axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title=title or "ROC")
+        axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title="ROC")
         axes[0].legend()
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
@@ -45,3 +48,30 @@ def draw(shown: list[Panel], *, title: str = "") -> Figure:
         axes[1].set_ylabel("share of pairs")
         axes[1].legend()
     return figure
+
+
+def verification_curves(about: Subject) -> Iterator[Depiction]:
+    """ROC and score histograms, on unseen classes where there are any."""
+    unseen = bool(about.config.data.unseen)
+    shown = []
+    for head in shown_heads(about):
+        found = about.embeddings(head, "unseen" if unseen else "test")
+        pairs = all_pairs(found)
+        at = eer(pairs)
+        edges = np.linspace(-1, 1, 81)
+        counts = [histogram(scores, edges) for scores in (pairs.genuine, pairs.impostor)]
+        note = f"threshold {at.threshold:.3f}: equal error {(at.far + 1 - at.tar) / 2:.1%}"
+        shown.append(RocPanel(head, roc(pairs), edges, counts[0], counts[1], at.threshold, note))
+    where = "pairs of classes nobody has seen" if unseen else "all pairs of test images"
+    yield (
+        f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold "
+        "of equal error.",
+        draw_roc(shown),
+    )
+
+
+def histogram(scores: SortedScores, edges: np.ndarray) -> np.ndarray:
+    """How many scores fall into each bin."""
+    below = scores.total - scores.at_least(edges)
+    below[-1] = scores.total
+    return np.diff(below)

@@ -1,19 +1,26 @@
-"""Returns one sample among the centres: its picture, where it lies, and the logits it gets."""
+"""One sample among the centres: its picture, where it lies, and the logits it gets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import STYLE, class_colour
+from arcwise.figures.canvas import STYLE, Depiction, class_colour, pixels_of, shown_heads
+from arcwise.metrics.identification import centre_cosines, centre_logits, rightly_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-class Panel(NamedTuple):
+
+NAMED_BARS = 12  # classes at most whose logits can be told apart as bars
+
+
+class SamplePanel(NamedTuple):
     """A sample of two dimensions, the centres, and its logits without margin and with it (own class only)."""
 
     title: str
@@ -25,7 +32,7 @@ class Panel(NamedTuple):
     with_margin: float | None = None
 
 
-def draw(shown: list[Panel], picture: np.ndarray | None = None) -> Figure:
+def draw_sample(shown: list[SamplePanel], picture: np.ndarray | None = None) -> Figure:
     """Two rows: the vectors above, the logits below; the sample's image in the corner."""
     import matplotlib.pyplot as plt
 
@@ -44,7 +51,7 @@ def draw(shown: list[Panel], picture: np.ndarray | None = None) -> Figure:
     return figure
 
 
-def draw_vectors(axes: Axes, panel: Panel) -> None:
+def draw_vectors(axes: Axes, panel: SamplePanel) -> None:
     """The centres as vectors, scaled to the length of the sample; the sample black."""
     reach = float(np.linalg.norm(panel.x))
     w = panel.centres * reach / np.linalg.norm(panel.centres, axis=1).max()
@@ -59,7 +66,7 @@ def draw_vectors(axes: Axes, panel: Panel) -> None:
     axes.set(xticks=[], yticks=[])
 
 
-def draw_logits(axes: Axes, panel: Panel) -> None:
+def draw_logits(axes: Axes, panel: SamplePanel) -> None:
     """One bar per class; where there is a margin, what the loss is told instead is hatched."""
     places = np.arange(len(panel.logits))
     bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in range(len(places))])
@@ -70,3 +77,29 @@ def draw_logits(axes: Axes, panel: Panel) -> None:
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.set(xticks=places, xticklabels=panel.names, ylabel="logit" if axes.get_subplotspec().is_first_col() else "")  # type: ignore[union-attr]
     axes.margins(y=0.18)
+
+
+def one_sample(about: Subject) -> Iterator[Depiction]:
+    """One digit among the centres, with its logits."""
+    first = about.embeddings(about.heads[0])
+    if about.dim != 2 or len(first.names) > NAMED_BARS:
+        return
+    row = int(np.flatnonzero(rightly_named(first, about.prototypes(about.heads[0])))[0])
+    shown = [sample_panel(about, head, row) for head in shown_heads(about) if about.prototypes(head).w.ndim == 2]
+    images = about.images("test")
+    at = None if images is None else images.positions(first.keys)
+    picture = None if images is None or at is None else pixels_of(images, int(at[row]))
+    if shown:
+        words = "One test image among the centres of each head, and the logits it gets there."
+        yield words, draw_sample(shown, picture)
+
+
+def sample_panel(about: Subject, head: str, row: int) -> SamplePanel:
+    """One sample under one head; what the margin makes of its own logit where that can be told."""
+    found, centres = about.embeddings(head), about.prototypes(head)
+    x, y = found.x[row], int(found.labels[row])
+    cos = float(centre_cosines(x[None], centres)[0, y])
+    psi = None if centres.linear else about.psi(centres.head, cos, float(np.linalg.norm(x)))
+    logits = centre_logits(x[None], centres)[0] * centres.scale
+    margin = None if psi is None or psi == cos else centres.scale * psi
+    return SamplePanel(head, x, y, centres.w, found.names, logits, margin)

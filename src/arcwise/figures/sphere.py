@@ -1,20 +1,26 @@
-"""Returns the sphere of 3-D embeddings: directions of the samples, centres, and caps that touch in the best packing."""
+"""The sphere of 3-D embeddings: directions of the samples, centres, and caps that touch in the best packing."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import class_colour, class_legend, panels
+from arcwise.figures.canvas import Depiction, class_colour, class_legend, panels, shown_heads
+from arcwise.metrics.clusters import class_angles
+from arcwise.metrics.identification import mean_centres
 from arcwise.records import Embeddings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-class Panel(NamedTuple):
+
+class SpherePanel(NamedTuple):
     """Embeddings of three dimensions, the centres to mark (unit vectors), and the radius of their caps in radians.
 
     `radius` is what the samples are divided by: their own length for a normalised head (0), else a fixed number.
@@ -42,7 +48,7 @@ class View(NamedTuple):
         return x @ np.stack([right, np.cross(toward, right), toward], axis=1)
 
 
-def draw(shown: list[Panel], *, view: View | None = None) -> Figure:
+def draw_spheres(shown: list[SpherePanel], *, view: View | None = None) -> Figure:
     """One sphere per panel, seen from far away; what lies behind is paler."""
     with panels(len(shown), wide=5.0, high=5.4, most=3) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
@@ -51,19 +57,19 @@ def draw(shown: list[Panel], *, view: View | None = None) -> Figure:
     return figure
 
 
-def scaled(panel: Panel) -> np.ndarray:
+def on_sphere(panel: SpherePanel) -> np.ndarray:
     """The samples on the unit sphere, or inside it where their lengths count."""
     x = panel.embeddings.x
     return x / panel.radius if panel.radius else x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
 
 
-def draw_sphere(axes: Axes, panel: Panel, view: View) -> None:
+def draw_sphere(axes: Axes, panel: SpherePanel, view: View) -> None:
     """The globe, then what is behind the middle, then what is in front of it."""
-    found, seen = panel.embeddings, view.turned(scaled(panel))
+    found, seen = panel.embeddings, view.turned(on_sphere(panel))
     draw_globe(axes, view)
     for c in range(len(found.names)):
         for side, alpha in ((seen[:, 2] <= 0, 0.12), (seen[:, 2] > 0, 0.6)):
-            here = seen[(found.y == c) & side]
+            here = seen[(found.labels == c) & side]
             axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=3, alpha=alpha, rasterized=True,
                       markeredgewidth=0)  # fmt: skip
     for c, centre in enumerate(panel.centres):
@@ -113,3 +119,22 @@ def cap_rim(centre: np.ndarray, radius: float) -> np.ndarray:
     u /= np.linalg.norm(u)
     v, t = np.cross(centre, u), np.linspace(0, 2 * np.pi, 90)
     return np.cos(radius) * centre + np.sin(radius) * (np.cos(t)[:, None] * u + np.sin(t)[:, None] * v)
+
+
+def unit_sphere(about: Subject) -> Iterator[Depiction]:
+    """3-D directions on the sphere."""
+    if about.dim != 3:
+        return
+    shown = []
+    for head in shown_heads(about)[:3]:
+        found = about.embeddings(head)
+        facts = class_angles(found)
+        closest, best, own = (math.degrees(angle) for angle in (facts.closest, facts.best_possible, facts.own))
+        note = f"closest means {closest:.1f}° of {best:.1f}°, own {own:.2f}°"
+        shown.append(SpherePanel(head, found, mean_centres(found), facts.best_possible / 2, note))
+    yield (
+        "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the "
+        "best possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
+        "room left.",
+        draw_spheres(shown),
+    )

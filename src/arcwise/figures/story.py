@@ -1,21 +1,24 @@
-"""Returns a schematic of eight classes in the plane: softmax beside ArcFace, with the geodesic along the circle."""
+"""A schematic of eight classes in the plane: softmax beside ArcFace, with the geodesic along the circle."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures import class_colour, panels
+from arcwise.figures.canvas import Depiction, class_colour, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
+
 CLASSES = 8
 
 
-def draw() -> Figure:
+def draw_story() -> Figure:
     """Two panels, drawn from random numbers, not measured: wide fans that touch, and narrow arcs with room between."""
     random = np.random.default_rng(4)
     centre = 2 * np.pi * np.arange(CLASSES) / CLASSES
@@ -55,4 +58,13 @@ def draw_geodesic(axes: Axes, centre: np.ndarray) -> None:
         ha="center",
         va="center",
         fontsize=10,
+    )
+
+
+def eight_classes(about: Subject) -> Iterator[Depiction]:
+    """The schematic of softmax and ArcFace."""
+    yield (
+        "Schematic, not measured: eight classes in the plane. Softmax needs only the right side of each boundary; "
+        "ArcFace asks for room beside it, measured along the circle.",
+        draw_story(),
     )

@@ -1,15 +1,24 @@
-"""Returns an index over the scale s, one line per margin m, with the spread over seeds."""
+"""An index over the scale s, one line per margin m, with the spread over seeds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import COLOURS, panels
+from arcwise.figures.canvas import COLOURS, Depiction, panels
+from arcwise.figures.glance import panel_title
+from arcwise.metrics.summary import MAIN_DUNN, MEAN_DUNN, headline_metrics, in_unit
+from arcwise.study.subject import scale_and_margin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from arcwise.study.subject import Subject
+
+
+LOGARITHMIC = (MAIN_DUNN, MEAN_DUNN, "angle-own")
 
 
 class Line(NamedTuple):
@@ -20,7 +29,7 @@ class Line(NamedTuple):
     values: np.ndarray
 
 
-class Panel(NamedTuple):
+class SweepPanel(NamedTuple):
     """One index; `level` is a head without scale, as mean, smallest and largest."""
 
     title: str
@@ -29,7 +38,7 @@ class Panel(NamedTuple):
     logarithmic: bool = False
 
 
-def draw(shown: list[Panel]) -> Figure:
+def draw_sweep(shown: list[SweepPanel]) -> Figure:
     """Lines are means, bands reach from the smallest seed to the largest; grey is softmax, which has no s."""
     with panels(len(shown), high=3.9) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
@@ -50,3 +59,46 @@ def draw(shown: list[Panel]) -> Figure:
         marks, labels = axes[0].get_legend_handles_labels()
         figure.legend(marks, labels, loc="outside lower center", ncols=len(labels))
     return figure
+
+
+def scale_sweep(about: Subject) -> Iterator[Depiction]:
+    """Indices over s for each m, closed set and open set."""
+    table = about.sweep_table
+    if table is None:
+        return
+    shown = [
+        SweepPanel(panel_title(name), sweep_lines(about, name), softmax_level(about, name), name in LOGARITHMIC)
+        for name in headline_metrics()
+        if name in table.values
+    ]
+    seeds = max(map(len, table.seeds.values()))
+    yield (
+        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {seeds} seeds, bands from the "
+        "smallest to the largest; grey is softmax.",
+        draw_sweep(shown),
+    )
+
+
+def sweep_lines(about: Subject, name: str) -> list[Line]:
+    """The values of the sweep by margin."""
+    table = about.sweep_table
+    assert table is not None
+    found: dict[float, dict[float, list[float]]] = {}
+    for head in table.heads:
+        pair = scale_and_margin(about.specs[head])
+        if pair is not None:
+            found.setdefault(pair[1], {})[pair[0]] = [in_unit(name, v) for v in table.values[name][head]]
+    lines = []
+    for m, by_scale in sorted(found.items()):
+        seeds = min(map(len, by_scale.values()))
+        s = sorted(by_scale)
+        lines.append(Line(f"m = {m:g}", np.array(s), np.array([by_scale[v][:seeds] for v in s]).T))
+    return lines
+
+
+def softmax_level(about: Subject, name: str) -> tuple[float, float, float] | None:
+    """Mean, smallest and largest of softmax, where it was trained too."""
+    if "softmax" not in about.table.heads or name not in about.table.values:
+        return None
+    values = [in_unit(name, v) for v in about.table.values[name]["softmax"]]
+    return float(np.mean(values)), min(values), max(values)

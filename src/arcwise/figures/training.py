@@ -1,15 +1,20 @@
-"""Returns curves over the epochs with their spread over seeds: loss, accuracy, angles, indices."""
+"""Curves over the epochs with their spread over seeds: loss, accuracy, angles, indices."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import COLOURS, panels
+from arcwise.figures.canvas import COLOURS, Depiction, panels
+from arcwise.records import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from arcwise.study.subject import Subject
 
 
 class Curve(NamedTuple):
@@ -20,7 +25,7 @@ class Curve(NamedTuple):
     values: np.ndarray
 
 
-class Panel(NamedTuple):
+class CurvePanel(NamedTuple):
     """All heads' curves of one number."""
 
     title: str
@@ -30,7 +35,7 @@ class Panel(NamedTuple):
     lines: tuple[tuple[float, str], ...] = ()
 
 
-def draw(shown: list[Panel], *, most: int = 4, high: float = 3.8) -> Figure:
+def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 3.8) -> Figure:
     """Lines are means over the seeds, bands reach from the smallest to the largest."""
     with panels(len(shown), high=high, most=most) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
@@ -63,3 +68,44 @@ def draw(shown: list[Panel], *, most: int = 4, high: float = 3.8) -> Figure:
         marks, labels = axes[0].get_legend_handles_labels()
         figure.legend(marks, labels, loc="outside lower center", ncols=min(len(labels), 5))
     return figure
+
+
+def training_curves(about: Subject) -> Iterator[Depiction]:
+    """Loss, accuracy and angles over the epochs."""
+    degree = math.degrees(1.0)
+    wanted = (
+        ("loss", "loss", 1.0, True),
+        ("accuracy", "accuracy, %", 100.0, False),
+        ("angle_own", "angle to own centre, °", degree, False),
+        ("angle_other", "angle to nearest other, °", degree, False),
+    )
+    shown = []
+    for key, title, factor, logarithmic in wanted:
+        every = [curve_of(head, runs, key, factor) for head, runs in about.runs.items()]
+        curves = [curve for curve in every if curve is not None]
+        if curves:
+            shown.append(CurvePanel(title, curves, logarithmic=logarithmic))
+    if shown:
+        yield (
+            f"On the {about.watched} images over the epochs: lines are means over the seeds, bands reach from the "
+            "smallest to the largest.",
+            draw_curves(shown),
+        )
+
+
+def curve_of(head: str, runs: list[Run], key: str, factor: float) -> Curve | None:
+    """One number over the epochs, of the runs that were judged at the same epochs as the first of them."""
+    series = [
+        {e["epoch"]: factor * e[key] for e in run.journal("evaluation") if is_number(e.get(key), e.get("epoch"))}
+        for run in runs
+    ]
+    series = [values for values in series if len(values) > 1]
+    alike = [values for values in series if values.keys() == series[0].keys()]
+    if not alike:
+        return None
+    return Curve(head, np.array(list(alike[0])), np.array([list(values.values()) for values in alike]))
+
+
+def is_number(*values: object) -> bool:
+    """Whether all of them are numbers, which a journal edited by hand may not hold."""
+    return all(isinstance(value, int | float) for value in values)

@@ -1,4 +1,4 @@
-"""Returns what embeddings are worth: pure functions, Embeddings in, numbers or frozen results out."""
+"""What embeddings are worth: pure functions, Embeddings in, numbers or frozen results out."""
 
 from arcwise.metrics.calibration import threshold_for as threshold_for
 from arcwise.metrics.clusters import class_angles as class_angles
@@ -13,7 +13,8 @@ from arcwise.metrics.openset import auroc as auroc
 from arcwise.metrics.openset import detection_rate as detection_rate
 from arcwise.metrics.retrieval import retrieval as retrieval
 from arcwise.metrics.summary import METRICS as METRICS
-from arcwise.metrics.summary import measured as measured
+from arcwise.metrics.summary import Metric as Metric
+from arcwise.metrics.summary import all_metrics as all_metrics
 from arcwise.metrics.verification import all_pairs as all_pairs
 from arcwise.metrics.verification import auc as auc
 from arcwise.metrics.verification import eer as eer

@@ -1,4 +1,4 @@
-"""Returns a threshold for a wanted rate of false acceptance, with its interval, or says why the pairs are too few."""
+"""A threshold for a wanted rate of false acceptance, with its interval, or says why the pairs are too few."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from arcwise.errors import ArcwiseError, number_in
-from arcwise.metrics.verification import PairScores, beyond
+from arcwise.metrics.verification import PairScores, threshold_beyond
 
 NEEDED = 10  # false acceptances that a threshold must rest on
 Z95 = 1.959964
@@ -36,9 +36,9 @@ def threshold_for(pairs: PairScores, far: float) -> Threshold:
     of rank k -+ 1.96 sqrt(k (1 - far)). The interval of the rate is Wilson's (1927).
 
     >>> import numpy as np
-    >>> from arcwise.metrics.verification import scored
+    >>> from arcwise.metrics.verification import score_pairs
     >>> score = np.linspace(0.0, 1.0, 2000)
-    >>> round(threshold_for(scored(score, score > 0.95), 0.1).value, 3)
+    >>> round(threshold_for(score_pairs(score, score > 0.95), 0.1).value, 3)
     0.855
     """
     far, n = number_in("far", far, 1e-12, 0.5), pairs.impostor.total
@@ -51,12 +51,10 @@ def threshold_for(pairs: PairScores, far: float) -> Threshold:
             f"it takes {NEEDED}. Bring {math.ceil(NEEDED / far - 1e-9):,} impostor pairs{other}."
         )
     k = int(far * n + 1e-9)
-    value, wide = beyond(pairs.impostor, k), Z95 * math.sqrt(k * (1.0 - far))
+    value, wide = threshold_beyond(pairs.impostor, k), Z95 * math.sqrt(k * (1.0 - far))
     found = float(pairs.impostor.above(value))
-    return Threshold(
-        value, beyond(pairs.impostor, math.ceil(k + wide)), beyond(pairs.impostor, max(0, math.floor(k - wide))),
-        found, *wilson(found, n), float(pairs.genuine.above(value)), n,
-    )  # fmt: skip
+    low, high = (threshold_beyond(pairs.impostor, rank) for rank in (math.ceil(k + wide), max(0, math.floor(k - wide))))
+    return Threshold(value, low, high, found, *wilson(found, n), float(pairs.genuine.above(value)), n)
 
 
 def wilson(share: float, n: int, z: float = Z95) -> tuple[float, float]:

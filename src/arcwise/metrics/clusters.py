@@ -1,4 +1,4 @@
-"""Returns how tight classes are and how far apart: Dunn indices, silhouette, Davies-Bouldin, angles and packing."""
+"""How tight classes are and how far apart: Dunn indices, silhouette, Davies-Bouldin, angles and packing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from arcwise.errors import number_in, one_of
 from arcwise.metrics.rows import (
     BLOCK_BYTES,
     FEW,
-    TILE,
-    Rows,
-    admitted,
-    blocks,
+    TILE_ROWS,
+    ClassRows,
+    admit_rows,
     by_class,
     class_means,
     directions,
+    row_blocks,
     squared_distances,
 )
 from arcwise.packing import largest_smallest_angle
@@ -28,7 +28,7 @@ from arcwise.records import Embeddings
 
 Distance = Literal["euclidean", "unit", "cosine", "angle"]
 Between = Literal["nearest", "centroid"]
-Inside = Literal["diameter", "radius", "mean"]
+Extent = Literal["diameter", "radius", "mean"]
 DISTANCES = ("euclidean", "unit", "cosine", "angle")
 BETWEEN = ("nearest", "centroid")
 INSIDE = ("diameter", "radius", "mean")
@@ -78,7 +78,7 @@ def dunn_index(
     embeddings: Embeddings,
     *,
     between: Between = "nearest",
-    inside: Inside = "diameter",
+    inside: Extent = "diameter",
     distance: Distance = "euclidean",
     trim: float = 100.0,
 ) -> float:
@@ -108,18 +108,18 @@ def all_spreads(
 ) -> dict[str, Spreads]:
     """The same under several distances; those on the unit sphere rise together, so they share pass and trimming."""
     trim = number_in("trim", trim, 1.0, 100.0, why="It is the percentile of members that are kept.")
-    admitted(embeddings, classes=2)
+    admit_rows(embeddings, classes=2)
     found = {}
     for raw in (True, False):
         wanted = [name for name in distances if (name == "euclidean") == raw]
         if wanted:
-            rows = trimmed(by_class(embeddings.x, embeddings.y, unit=not raw), trim)
+            rows = trim_rows(by_class(embeddings.x, embeddings.labels, unit=not raw), trim)
             nearest, diameter = nearest_members(rows), diameters(rows)
-            found |= {name: assembled(rows, nearest, diameter, distance=name, trim=trim) for name in wanted}
+            found |= {name: spreads_of(rows, nearest, diameter, distance=name, trim=trim) for name in wanted}
     return found
 
 
-def assembled(rows: Rows, nearest: Nearest, diameter: np.ndarray, *, distance: str, trim: float) -> Spreads:
+def spreads_of(rows: ClassRows, nearest: Nearest, diameter: np.ndarray, *, distance: str, trim: float) -> Spreads:
     """The parts under one distance, from the rows that are kept and their extreme pairs."""
     centres = centroids(rows, distance)
     to_centre = [pair_distance(rows.part(members), centres[i], distance) for i, members in rows.classes()]
@@ -128,14 +128,14 @@ def assembled(rows: Rows, nearest: Nearest, diameter: np.ndarray, *, distance: s
     np.fill_diagonal(apart, np.inf)
     i, j = np.unravel_index(int(apart.argmin()), apart.shape)
     return Spreads(
-        distance=distance, trim=trim, kept=len(rows.x), nearest=float(measured(nearest.squared, distance)),
+        distance=distance, trim=trim, kept=len(rows.x), nearest=float(from_squared(nearest.squared, distance)),
         nearest_pair=nearest.classes, centroid=float(pair_distance(centres[i], centres[j], distance)),
-        centroid_pair=(int(rows.labels[i]), int(rows.labels[j])), diameter=measured(diameter, distance),
+        centroid_pair=(int(rows.labels[i]), int(rows.labels[j])), diameter=from_squared(diameter, distance),
         radius=np.array([far.max() for far in to_centre]), mean=np.array([far.mean() for far in to_centre]),
     )  # fmt: skip
 
 
-def trimmed(rows: Rows, percent: float) -> Rows:
+def trim_rows(rows: ClassRows, percent: float) -> ClassRows:
     """The rows within the given percentile of distance to their class's mean.
 
     On the unit sphere |x - mean| rises as the cosine to the mean falls, so every distance there keeps the same rows.
@@ -150,7 +150,7 @@ def trimmed(rows: Rows, percent: float) -> Rows:
     return by_class(rows.x[kept], rows.labels[rows.owner[kept]], unit=rows.unit)
 
 
-def centroids(rows: Rows, distance: str) -> Float[np.ndarray, "c d"]:
+def centroids(rows: ClassRows, distance: str) -> Float[np.ndarray, "c d"]:
     """The mean of each class, of unit length where only directions count."""
     means = class_means(rows)
     if distance not in ("cosine", "angle"):
@@ -159,7 +159,7 @@ def centroids(rows: Rows, distance: str) -> Float[np.ndarray, "c d"]:
     return np.where(one[:, None], means, directions(means, "the mean of class", rows.labels))
 
 
-def measured(squared: np.ndarray | float, distance: str) -> np.ndarray:
+def from_squared(squared: np.ndarray | float, distance: str) -> np.ndarray:
     """A distance from the squared Euclidean one: on the unit sphere 1 - cos = d^2/2, angle = 2 arcsin(d/2)."""
     if distance == "cosine":
         return np.asarray(squared / 2.0)
@@ -170,7 +170,7 @@ def measured(squared: np.ndarray | float, distance: str) -> np.ndarray:
 def pair_distance(a: np.ndarray, b: np.ndarray, distance: str) -> np.ndarray:
     """The distance of each row of a to the same row of b, from their difference: exact for close ones too."""
     difference = a - b
-    return measured((difference * difference).sum(axis=-1), distance)
+    return from_squared((difference * difference).sum(axis=-1), distance)
 
 
 class Nearest(NamedTuple):
@@ -180,35 +180,35 @@ class Nearest(NamedTuple):
     classes: tuple[int, int]
 
 
-def nearest_members(rows: Rows) -> Nearest:
+def nearest_members(rows: ClassRows) -> Nearest:
     """One pass over all pairs in tiles, each pair seen once: found by products, then measured from the difference."""
     middle, owner, n = rough_mean(rows), rows.owner, len(rows.x)
     found = Nearest(math.inf, (0, 0))
-    for a in range(0, n, TILE):
-        left = rows.part(slice(a, a + TILE)) - middle
-        for b in range(a, n, 2 * TILE):
-            right = rows.part(slice(b, b + 2 * TILE)) - middle
+    for a in range(0, n, TILE_ROWS):
+        left = rows.part(slice(a, a + TILE_ROWS)) - middle
+        for b in range(a, n, 2 * TILE_ROWS):
+            right = rows.part(slice(b, b + 2 * TILE_ROWS)) - middle
             squared = squared_distances(left, right)
-            if owner[b] <= owner[min(a + TILE, n) - 1]:  # the tile meets the diagonal's classes
-                squared[owner[a : a + TILE, None] == owner[b : b + 2 * TILE]] = np.inf
+            if owner[b] <= owner[min(a + TILE_ROWS, n) - 1]:  # the tile meets the diagonal's classes
+                squared[owner[a : a + TILE_ROWS, None] == owner[b : b + 2 * TILE_ROWS]] = np.inf
             i, j = np.unravel_index(int(squared.argmin()), squared.shape)
             if squared[i, j] < np.inf and (here := square(left[i] - right[j])) < found.squared:
                 found = Nearest(here, (int(rows.labels[owner[a + i]]), int(rows.labels[owner[b + j]])))
     return found
 
 
-def rough_mean(rows: Rows) -> Float[np.ndarray, " d"]:
+def rough_mean(rows: ClassRows) -> Float[np.ndarray, " d"]:
     """The mean of at most some thousand rows: near enough to the middle to keep digits."""
-    return rows.part(slice(0, None, max(1, len(rows.x) // TILE))).mean(axis=0)
+    return rows.part(slice(0, None, max(1, len(rows.x) // TILE_ROWS))).mean(axis=0)
 
 
-def diameters(rows: Rows) -> Float[np.ndarray, " c"]:
+def diameters(rows: ClassRows) -> Float[np.ndarray, " c"]:
     """The largest squared distance within each class, around the class's own mean."""
     found = np.zeros(len(rows.labels))
     for i, members in rows.classes():
         x = rows.part(members)
         x = x - x.mean(axis=0)
-        for part in blocks(len(x), len(x)):
+        for part in row_blocks(len(x), len(x)):
             squared = squared_distances(x[part], x[part.start :])
             a, b = np.unravel_index(int(squared.argmax()), squared.shape)
             found[i] = max(found[i], square(x[part.start + a] - x[part.start + b]))
@@ -225,11 +225,11 @@ def quotient(top: float, bottom: float) -> float:
     return 0.0 if top == 0.0 else math.inf if bottom == 0.0 else top / bottom
 
 
-def rows_for(embeddings: Embeddings, distance: str) -> Rows:
+def rows_for(embeddings: Embeddings, distance: str) -> ClassRows:
     """The rows of two classes or more as a distance takes them."""
     one_of("distance", distance, DISTANCES)
-    admitted(embeddings, classes=2)
-    return by_class(embeddings.x, embeddings.y, unit=distance != "euclidean")
+    admit_rows(embeddings, classes=2)
+    return by_class(embeddings.x, embeddings.labels, unit=distance != "euclidean")
 
 
 def silhouette(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:
@@ -254,7 +254,7 @@ def silhouette(embeddings: Embeddings, *, distance: Distance = "euclidean") -> f
     return float(each.mean())
 
 
-def mean_distances(rows: Rows, distance: str) -> Float[np.ndarray, "n c"]:
+def mean_distances(rows: ClassRows, distance: str) -> Float[np.ndarray, "n c"]:
     """The mean distance of each row to the members of each class, itself included.
 
     Cosine needs no pairs: the mean of 1 - cos is 1 - cos to the mean.
@@ -265,14 +265,14 @@ def mean_distances(rows: Rows, distance: str) -> Float[np.ndarray, "n c"]:
         return np.where(mean < 64 * np.finfo(float).eps, 0.0, mean)
     x -= x.mean(axis=0)
     sums, owner, n = np.zeros((len(x), len(rows.labels))), rows.owner, len(x)
-    for a in range(0, n, TILE):
-        for b in range(a, n, TILE):
-            far = measured(close_distances(x[a : a + TILE], x[b : b + TILE]), distance)
+    for a in range(0, n, TILE_ROWS):
+        for b in range(a, n, TILE_ROWS):
+            far = from_squared(close_distances(x[a : a + TILE_ROWS], x[b : b + TILE_ROWS]), distance)
             if a == b:
                 np.fill_diagonal(far, 0.0)
-            add_by_class(sums[a : a + TILE], far, owner[b : b + TILE])
+            add_by_class(sums[a : a + TILE_ROWS], far, owner[b : b + TILE_ROWS])
             if a < b:
-                add_by_class(sums[b : b + TILE], far.T, owner[a : a + TILE])
+                add_by_class(sums[b : b + TILE_ROWS], far.T, owner[a : a + TILE_ROWS])
     return sums / rows.sizes
 
 
@@ -325,8 +325,8 @@ def class_angles(embeddings: Embeddings) -> Angles:
     >>> f"{math.degrees(found.closest):.0f} of {math.degrees(found.best_possible):.0f} degrees"
     '90 of 180 degrees'
     """
-    admitted(embeddings, classes=2)
-    rows = by_class(embeddings.x, embeddings.y, unit=True)
+    admit_rows(embeddings, classes=2)
+    rows = by_class(embeddings.x, embeddings.labels, unit=True)
     centres = centroids(rows, "angle")
     own = [pair_distance(rows.part(some), centres[i], "angle") for i, some in rows.classes()]
     closest, pair, mean = between_angles(centres)
@@ -341,8 +341,8 @@ def class_angles(embeddings: Embeddings) -> Angles:
 def between_angles(centres: Float[np.ndarray, "c d"]) -> tuple[float, tuple[int, int], float]:
     """The smallest angle between unit vectors, the two, and the mean over all pairs."""
     closest, pair, total, c = np.inf, (0, 0), 0.0, len(centres)
-    for part in blocks(c, c):
-        angle = measured(squared_distances(centres[part], centres), "angle")
+    for part in row_blocks(c, c):
+        angle = from_squared(squared_distances(centres[part], centres), "angle")
         here = np.arange(part.start, part.stop)
         angle[here - part.start, here] = 0.0
         total += angle.sum()

@@ -1,4 +1,4 @@
-"""Returns the conflicts of a set: samples that lie nearer to one of another class than to one of their own."""
+"""The conflicts of a set: samples that lie nearer to one of another class than to one of their own."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jaxtyping import Bool, Int
 
 from arcwise.errors import ArcwiseError, count_at_least
 from arcwise.metrics.clusters import pair_distance, rows_for
-from arcwise.metrics.rows import Rows, blocks, squared_distances
+from arcwise.metrics.rows import ClassRows, row_blocks, squared_distances
 from arcwise.records import Embeddings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Triple:
+class ConflictTriple:
     """An anchor, a sample of its class (positive) and one of another (negative), by row, with both distances."""
 
     anchor: int
@@ -37,7 +37,7 @@ class Conflicts:
     triples: float
     anchors: float
     nearest: float
-    worst: tuple[Triple, ...]
+    worst: tuple[ConflictTriple, ...]
 
 
 def conflicts(
@@ -81,7 +81,7 @@ def conflicts(
         distance=distance, n_anchors=len(anchors), triples=float(each["count"].sum() / total.sum()),
         anchors=float((excess > 0).mean()), nearest=float((nearest_other < nearest_own).mean()),
         worst=tuple(
-            Triple(
+            ConflictTriple(
                 anchor=int(rows.order[anchors[i]]), positive=int(rows.order[each["farthest"][i]]),
                 negative=int(rows.order[each["other"][i]]), to_positive=float(farthest[i]),
                 to_negative=float(nearest_other[i]),
@@ -92,7 +92,7 @@ def conflicts(
     )  # fmt: skip
 
 
-def per_anchor(rows: Rows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dict[str, Int[np.ndarray, " a"]]:
+def per_anchor(rows: ClassRows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dict[str, Int[np.ndarray, " a"]]:
     """For each anchor: its conflicts, and the rows of its farthest own, nearest own and nearest other sample.
 
     Every distance rises with the squared Euclidean one, so that alone is compared.
@@ -100,7 +100,7 @@ def per_anchor(rows: Rows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dic
     size, owner = np.einsum("nd,nd->n", x, x), rows.owner
     same = 64 * np.finfo(float).eps * (size + size.max())  # nearer than this is equal, rounded twice
     found = {name: np.zeros(len(anchors), np.int64) for name in ("count", "farthest", "own", "other")}
-    for part in blocks(len(anchors), len(x)):
+    for part in row_blocks(len(anchors), len(x)):
         squared = squared_distances(x[anchors[part]], x)
         for i, row in enumerate(squared, part.start):
             a = anchors[i]

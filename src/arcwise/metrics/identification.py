@@ -1,4 +1,4 @@
-"""Returns how well known classes are named: by the nearest centre, by the nearest neighbour, class by class."""
+"""How well known classes are named: by the nearest centre, by the nearest neighbour, class by class."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from arcwise.errors import ArcwiseError
-from arcwise.metrics.rows import admitted, blocks, by_class, class_means, directions
-from arcwise.records import Embeddings
+from arcwise.metrics.rows import admit_rows, by_class, class_means, directions, row_blocks
+from arcwise.records import Embeddings, Prototypes, refuse_other_models
 
 
 class Named(NamedTuple):
@@ -29,6 +29,11 @@ class Named(NamedTuple):
         """The angle to the nearest other centre."""
         return np.arccos(np.clip(self.cos_other, -1, 1))
 
+    @property
+    def lead(self) -> Float[np.ndarray, " n"]:
+        """How much further away the nearest other centre is than the own."""
+        return self.angle_other - self.angle_own
+
 
 class ClassRow(NamedTuple):
     """One class of the table: samples, share found (recall), share right among those named so (precision)."""
@@ -41,55 +46,42 @@ class ClassRow(NamedTuple):
     mistaken_for: str
 
 
-def has_linear_head(embeddings: Embeddings) -> bool:
-    """Whether the prototypes are those of a linear head, for which lengths and biases count."""
-    head = str((embeddings.about or {}).get("head", ""))
-    return embeddings.bias is not None or head.startswith("softmax")
-
-
-def prototypes(embeddings: Embeddings) -> np.ndarray:
-    """The centres that came with the embeddings, or an error that says where such embeddings are."""
-    if embeddings.prototypes is None:
-        raise ArcwiseError("the embeddings came without prototypes: take those that training wrote, in embeddings/.")
-    return embeddings.prototypes
-
-
-def centre_logits(embeddings: Embeddings, rows: slice | np.ndarray = slice(None)) -> Float[np.ndarray, "n c"]:
+def centre_logits(x: Float[np.ndarray, "n d"], centres: Prototypes) -> Float[np.ndarray, "n c"]:
     """What decides without a margin: x . w + b for a linear head, else the cosine to each centre, the best of its k."""
-    w, x = prototypes(embeddings), embeddings.x[rows].astype(np.float64)
-    if has_linear_head(embeddings):
-        return x @ w.astype(np.float64).T + (0.0 if embeddings.bias is None else embeddings.bias)
-    return centre_cosines(x, w)
+    x = x.astype(np.float64)
+    if centres.linear:
+        return x @ centres.w.astype(np.float64).T + (0.0 if centres.bias is None else centres.bias)
+    return centre_cosines(x, centres)
 
 
-def centre_cosines(x: Float[np.ndarray, "n d"], w: np.ndarray) -> Float[np.ndarray, "n c"]:
+def centre_cosines(x: Float[np.ndarray, "n d"], centres: Prototypes) -> Float[np.ndarray, "n c"]:
     """The cosine of each row to each centre, the largest of its sub-centres."""
+    w = centres.w
     c, k = w.shape[0], 1 if w.ndim == 2 else w.shape[1]
     if x.shape[1] != w.shape[-1]:
         raise ArcwiseError(
             f"embeddings of dimension {x.shape[1]} cannot be compared with centres of dimension {w.shape[-1]}."
         )
     flat = directions(w.astype(np.float64).reshape(c * k, -1), "centre")
-    return (directions(x) @ flat.T).reshape(len(x), c, k).max(axis=2)
+    return (directions(x.astype(np.float64)) @ flat.T).reshape(len(x), c, k).max(axis=2)
 
 
-def nearest_prototype(embeddings: Embeddings) -> Named:
+def nearest_prototype(embeddings: Embeddings, centres: Prototypes) -> Named:
     """The class each sample is taken for by the head without its margin, and its two cosines.
 
-    >>> w = np.array([[1.0, 0.0], [0.0, 1.0]])
-    >>> e = Embeddings(x=np.array([[2.0, 1.0]]), y=np.array([0]), names=("a", "b"), prototypes=w)
-    >>> nearest_prototype(e).predicted.tolist()
+    >>> e = Embeddings(np.array([[2.0, 1.0]]), np.array([0]), names=("a", "b"))
+    >>> nearest_prototype(e, Prototypes(np.array([[1.0, 0.0], [0.0, 1.0]]))).predicted.tolist()
     [0]
     """
-    w = prototypes(admitted(embeddings))
-    n, c, linear = len(embeddings.x), len(w), has_linear_head(embeddings)
+    refuse_other_models(admit_rows(embeddings), centres)
+    n, c, y = len(embeddings.x), len(centres), embeddings.labels
     out = Named(np.zeros(n, np.int64), np.zeros(n), np.full(n, -1.0))
-    if embeddings.y.max() >= c:
-        raise ArcwiseError(f"label {embeddings.y.max()} has no centre: there are {c}.")
-    for part in blocks(n, c * 2):
-        cos = centre_cosines(embeddings.x[part].astype(np.float64), w)
-        out.predicted[part] = (centre_logits(embeddings, part) if linear else cos).argmax(axis=1)
-        here = (np.arange(len(cos)), embeddings.y[part])
+    if y.max() >= c:
+        raise ArcwiseError(f"label {y.max()} has no centre: there are {c}.")
+    for part in row_blocks(n, c * 2):
+        cos = centre_cosines(embeddings.x[part], centres)
+        out.predicted[part] = (centre_logits(embeddings.x[part], centres) if centres.linear else cos).argmax(axis=1)
+        here = (np.arange(len(cos)), y[part])
         out.cos_own[part] = cos[here]
         if c > 1:
             cos[here] = -np.inf
@@ -97,18 +89,22 @@ def nearest_prototype(embeddings: Embeddings) -> Named:
     return out
 
 
-def accuracy(embeddings: Embeddings) -> float:
+def accuracy(embeddings: Embeddings, centres: Prototypes) -> float:
     """The share of samples that the head, without margin, names rightly."""
-    return float((nearest_prototype(embeddings).predicted == embeddings.y).mean())
+    return float(rightly_named(embeddings, centres).mean())
 
 
-def margin_kept(embeddings: Embeddings, m: float) -> float:
+def rightly_named(embeddings: Embeddings, centres: Prototypes) -> Bool[np.ndarray, " n"]:
+    """Which samples the head names rightly."""
+    return nearest_prototype(embeddings, centres).predicted == embeddings.labels
+
+
+def margin_kept(embeddings: Embeddings, centres: Prototypes, m: float) -> float:
     """The share of samples whose nearest other centre is at least m further away in angle than their own.
 
     theta_other - theta_own >= m: the margin's promise, measured.
     """
-    found = nearest_prototype(embeddings)
-    return float((found.angle_other - found.angle_own >= m).mean())
+    return float((nearest_prototype(embeddings, centres).lead >= m).mean())
 
 
 def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | None = None) -> float:
@@ -118,10 +114,10 @@ def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | N
     >>> nearest_neighbour_accuracy(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")))
     1.0
     """
-    admitted(embeddings)
+    admit_rows(embeddings)
     x = directions(embeddings.x.astype(np.float64))
-    among = x if reference is None else directions(admitted(reference).x.astype(np.float64))
-    labels = embeddings.y if reference is None else reference.y
+    among = x if reference is None else directions(admit_rows(reference).x.astype(np.float64))
+    labels = embeddings.labels if reference is None else reference.labels
     if len(among) < 2 and reference is None:
         raise ArcwiseError("one sample has no neighbour.")
     if x.shape[1] != among.shape[1]:
@@ -129,11 +125,11 @@ def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | N
             f"embeddings of dimension {x.shape[1]} cannot be compared with others of dimension {among.shape[1]}."
         )
     right = 0
-    for part in blocks(len(x), len(among)):
+    for part in row_blocks(len(x), len(among)):
         cos = x[part] @ among.T
         if reference is None:
             cos[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = -np.inf
-        right += int((labels[cos.argmax(axis=1)] == embeddings.y[part]).sum())
+        right += int((labels[cos.argmax(axis=1)] == embeddings.labels[part]).sum())
     return right / len(x)
 
 
@@ -162,10 +158,5 @@ def class_table(matrix: Int[np.ndarray, "c c"], names: tuple[str, ...]) -> list[
 
 def mean_centres(embeddings: Embeddings) -> Float[np.ndarray, "c d"]:
     """The direction of each class's mean direction, in the order of the class numbers that occur."""
-    rows = by_class(admitted(embeddings).x, embeddings.y, unit=True)
+    rows = by_class(admit_rows(embeddings).x, embeddings.labels, unit=True)
     return directions(class_means(rows), "the mean of class", rows.labels)
-
-
-def right(embeddings: Embeddings) -> Bool[np.ndarray, " n"]:
-    """Which samples the head names rightly."""
-    return nearest_prototype(embeddings).predicted == embeddings.y

@@ -1,4 +1,4 @@
-"""Returns how well known classes are told from classes nobody has seen, and named at the same time."""
+"""How well known classes are told from classes nobody has seen, and named at the same time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arcwise.errors import number_in
-from arcwise.metrics.identification import centre_cosines, prototypes
-from arcwise.metrics.rows import admitted, blocks
-from arcwise.metrics.verification import PairScores, Scores, auc, beyond
-from arcwise.records import Embeddings
+from arcwise.metrics.identification import centre_cosines
+from arcwise.metrics.rows import admit_rows, row_blocks
+from arcwise.metrics.verification import PairScores, SortedScores, auc, threshold_beyond
+from arcwise.records import Embeddings, Prototypes, refuse_other_models
 
 
 class Probes(NamedTuple):
@@ -29,35 +29,34 @@ class Detection(NamedTuple):
     rate: float
 
 
-def best_match(embeddings: Embeddings, centres: np.ndarray) -> Probes:
+def best_match(embeddings: Embeddings, centres: Prototypes) -> Probes:
     """The nearest centre of each sample, by cosine."""
+    refuse_other_models(admit_rows(embeddings, classes=0), centres)
     score, match = np.zeros(len(embeddings.x)), np.zeros(len(embeddings.x), np.int64)
-    for part in blocks(len(score), centres.shape[0] * 2):
-        cos = centre_cosines(embeddings.x[part].astype(np.float64), centres)
+    for part in row_blocks(len(score), len(centres) * 2):
+        cos = centre_cosines(embeddings.x[part], centres)
         score[part], match[part] = cos.max(axis=1), cos.argmax(axis=1)
     return Probes(score, match)
 
 
-def auroc(known: Embeddings, unseen: Embeddings) -> float:
+def auroc(known: Embeddings, unseen: Embeddings, centres: Prototypes) -> float:
     """The chance that a sample of a known class lies nearer to its best centre than one of an unseen class does."""
-    return auc(told_apart(known, unseen))
+    return auc(told_apart(known, unseen, centres))
 
 
-def told_apart(known: Embeddings, unseen: Embeddings) -> PairScores:
+def told_apart(known: Embeddings, unseen: Embeddings, centres: Prototypes) -> PairScores:
     """The best cosine of known samples (as genuine) and of unseen ones (as impostors)."""
-    centres = prototypes(known)
-    inside, outside = (np.sort(best_match(admitted(e), centres).score) for e in (known, unseen))
-    return PairScores(genuine=Scores(value=inside), impostor=Scores(value=outside))
+    inside, outside = (np.sort(best_match(e, centres).score) for e in (known, unseen))
+    return PairScores(genuine=SortedScores(value=inside), impostor=SortedScores(value=outside))
 
 
-def detection_rate(known: Embeddings, unseen: Embeddings, fpr: float) -> Detection:
+def detection_rate(known: Embeddings, unseen: Embeddings, centres: Prototypes, fpr: float) -> Detection:
     """DIR at FPR: known samples whose best match is right and above the threshold  (Phillips et al. 2011).
 
     The threshold is the lowest at which at most `fpr` of the unseen samples are taken for somebody known.
     """
     fpr = number_in("fpr", fpr, 0.0, 1.0)
-    centres = prototypes(known)
-    outside = Scores(value=np.sort(best_match(admitted(unseen), centres).score))
-    t = beyond(outside, int(fpr * outside.total + 1e-9))
-    inside = best_match(admitted(known), centres)
-    return Detection(fpr, t, float(((inside.match == known.y) & (inside.score >= t)).mean()))
+    outside = SortedScores(value=np.sort(best_match(unseen, centres).score))
+    t = threshold_beyond(outside, int(fpr * outside.total + 1e-9))
+    inside = best_match(known, centres)
+    return Detection(fpr, t, float(((inside.match == known.labels) & (inside.score >= t)).mean()))

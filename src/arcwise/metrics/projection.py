@@ -1,4 +1,4 @@
-"""Returns embeddings of many dimensions in two or three: PCA always, t-SNE or UMAP where they are installed."""
+"""Embeddings of many dimensions in two or three: PCA always, t-SNE or UMAP where they are installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Projection(NamedTuple):
     centres: Float[np.ndarray, "c p"] | None = None
 
 
-def projected(
+def project(
     x: Float[np.ndarray, "n d"],
     *,
     dim: int = 2,
@@ -34,7 +34,7 @@ def projected(
     PCA keeps the directions of largest variance and says what share of it they hold (Pearson 1901). t-SNE and UMAP keep
     neighbourhoods, not distances; centres cannot be drawn in them.
 
-    >>> projected(np.diag([3.0, 2.0, 1.0]), dim=2).x.shape
+    >>> project(np.diag([3.0, 2.0, 1.0]), dim=2).x.shape
     (3, 2)
     """
     one_of("method", method, ("pca", "tsne", "umap"))

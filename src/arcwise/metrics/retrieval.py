@@ -1,4 +1,4 @@
-"""Returns how well a query finds its like among all others: recall@k, R-precision, MAP@R.
+"""How well a query finds its like among all others: recall@k, R-precision, MAP@R.
 
 Only the ranks of the query's own class count, and the rank of the i-th of them is i plus the number of samples of other
 classes ahead of it. So cosines within the class are taken in float64, those to other classes in float32, and of these
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from arcwise.errors import ArcwiseError, count_in
-from arcwise.metrics.rows import Rows, admitted, blocks, by_class
+from arcwise.metrics.rows import ClassRows, admit_rows, by_class, row_blocks
 from arcwise.records import Embeddings
 
 NOWHERE = 2.0  # farther than any sample: distances here are minus the cosine
@@ -59,7 +59,7 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
     >>> retrieval(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")), k=(1,)).map_at_r
     1.0
     """
-    x, y = admitted(embeddings).x, embeddings.y
+    x, y = admit_rows(embeddings).x, embeddings.labels
     lone = np.bincount(y)[y] == 1
     if lone.all():
         raise ArcwiseError("no class has two samples, so no query can find its like.")
@@ -68,16 +68,16 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
     rows = by_class(x, np.where(lone, len(embeddings.names), y), unit=True)  # those that ask nothing come last
     queries, unit, wanted = int((~lone).sum()), both_precisions(rows), rows.sizes[rows.owner] - 1
     sums = np.zeros(2 + len(k))
-    for part in blocks(queries, len(x) + 8 * int(wanted[:queries].max()), itemsize=4):
+    for part in row_blocks(queries, len(x) + 8 * int(wanted[:queries].max()), itemsize=4):
         sums += block_sums(own_ranks(unit, part, max((*k, int(wanted[part].max())))), wanted[part], k)
     means = (sums / queries).tolist()
     return Retrieval(dict(zip(k, means[2:], strict=True)), means[0], means[1], queries)
 
 
-def both_precisions(rows: Rows) -> Unit:
+def both_precisions(rows: ClassRows) -> Unit:
     """The directions of the rows, in float64 and in float32."""
     unit = Unit(np.empty(rows.x.shape), np.empty(rows.x.shape, np.float32), rows.starts)
-    for part in blocks(len(rows.x), 8 * rows.x.shape[1]):
+    for part in row_blocks(len(rows.x), 8 * rows.x.shape[1]):
         unit.exact[part] = unit.quick[part] = rows.part(part)
     return unit
 
@@ -141,7 +141,7 @@ def ahead_by_sorting(unit: Unit, part: slice, own: np.ndarray, depth: int) -> In
 def ahead_by_picking(unit: Unit, part: slice, own: np.ndarray, depth: int) -> Int[np.ndarray, "m own"] | None:
     """The same from those within reach alone, in float32 where that decides; None where too many are too close."""
     far = other_distances(unit, part, unit.quick)
-    picked = np.flatnonzero(far <= reach(far, own, depth, unit.doubt)[:, None])
+    picked = np.flatnonzero(far <= reach_of(far, own, depth, unit.doubt)[:, None])
     if len(picked) > CANDIDATES * far.size:
         return None
     query, column = np.divmod(picked, far.shape[1])
@@ -152,7 +152,7 @@ def ahead_by_picking(unit: Unit, part: slice, own: np.ndarray, depth: int) -> In
     return np.bincount(query * own.shape[1] + nearer, minlength=own.size).reshape(own.shape).cumsum(axis=1)
 
 
-def reach(far: np.ndarray, own: np.ndarray, depth: int, doubt: float) -> Float32[np.ndarray, " m"]:
+def reach_of(far: np.ndarray, own: np.ndarray, depth: int, doubt: float) -> Float32[np.ndarray, " m"]:
     """A distance within which the `depth` nearest of each query surely are: of some samples, `depth` are.
 
     These are its own class and the nearest of each group of columns, among which most of the nearest are.
@@ -179,7 +179,7 @@ def own_nearer_exactly(
 ) -> Int[np.ndarray, " pairs"]:
     """How many of the query's class are nearer than each candidate, by the float64 cosine of the two."""
     nearer = np.empty(len(query), np.int64)
-    for piece in blocks(len(query), 16 * (2 * x.shape[1] + own.shape[1])):  # small enough for the cache
+    for piece in row_blocks(len(query), 16 * (2 * x.shape[1] + own.shape[1])):  # small enough for the cache
         far = -np.vecdot(asking[query[piece]], x[column[piece]])
         nearer[piece] = (own[query[piece]] < far[:, None]).sum(axis=1)
     return nearer

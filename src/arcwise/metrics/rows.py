@@ -1,4 +1,4 @@
-"""Returns rows as the metrics take them: checked, sorted by class, of unit length where directions count, in blocks."""
+"""Rows as the metrics take them: checked, sorted by class, of unit length where directions count, in blocks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from arcwise.errors import ArcwiseError
 from arcwise.records import Embeddings
 
 BLOCK_BYTES = 48 * 2**20  # of one block of distances
-TILE = 2048  # rows and columns of a tile of distances
+TILE_ROWS = 2048  # rows and columns of a tile of distances
 FEW = 4  # dimensions in which differences are as quick as a product
 
 
-class Rows(NamedTuple):
+class ClassRows(NamedTuple):
     """Rows sorted by class: class `labels[i]` is rows starts[i] to starts[i + 1]; `order` leads back.
 
     They are kept as they came; `part` gives some of them in float64, divided by their lengths where `unit` says so.
@@ -49,9 +49,9 @@ class Rows(NamedTuple):
             yield i, slice(a, b)
 
 
-def admitted(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
-    """The embeddings, once every number in them is finite and there are enough classes."""
-    x, y = embeddings.x, embeddings.y
+def admit_rows(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
+    """The embeddings, once every number in them is finite and there are enough classes; 0 asks for no labels."""
+    x = embeddings.x
     if not len(x):
         raise ArcwiseError("there are no embeddings to measure: the file or the part is empty.")
     bad = ~np.isfinite(x).all(axis=1)
@@ -60,7 +60,7 @@ def admitted(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
             f"{bad.sum()} of {len(x)} embeddings are not finite, the first in row {int(bad.argmax())}. "
             "Leave those rows out, or train again."
         )
-    found = len(np.unique(y))
+    found = len(np.unique(embeddings.labels)) if classes else 0
     if found < classes:
         raise ArcwiseError(f"this measure compares at least {classes} classes; the embeddings hold {found}.")
     return embeddings
@@ -94,23 +94,23 @@ def refuse_without_direction(
             raise ArcwiseError(f"{what} {where if names is None else int(names[where])} {why}")
 
 
-def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, unit: bool = False) -> Rows:
+def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, unit: bool = False) -> ClassRows:
     """The rows sorted by class, those of one class in their old order; `unit` takes their directions."""
     order = np.argsort(y, kind="stable")
     labels, starts = np.unique(y[order], return_index=True)
     if unit:
         refuse_without_direction(x)
-    return Rows(x[order], np.append(starts, len(y)), labels, order, unit)
+    return ClassRows(x[order], np.append(starts, len(y)), labels, order, unit)
 
 
-def blocks(n: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
+def row_blocks(n: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
     """Rows in slices whose product with `columns` columns stays within BLOCK_BYTES."""
     step = max(1, BLOCK_BYTES // max(1, columns * itemsize))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
 
 
-def class_means(rows: Rows) -> Float[np.ndarray, "c d"]:
+def class_means(rows: ClassRows) -> Float[np.ndarray, "c d"]:
     """The mean of each class; that of equal rows is the row, to the last bit."""
     means = np.empty((len(rows.labels), rows.x.shape[1]))
     for i, members in rows.classes():
@@ -127,7 +127,7 @@ def squared_distances(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "k d"]) 
     """
     if a.shape[1] <= FEW:
         out = np.empty((len(a), len(b)))
-        for part in blocks(len(a), 64 * len(b)):  # rows that stay in the cache from one dimension to the next
+        for part in row_blocks(len(a), 64 * len(b)):  # rows that stay in the cache from one dimension to the next
             np.square(np.subtract(a[part, :1], b[:, 0], out=out[part]), out=out[part])
             for u, v in zip(a[part, 1:].T, b[:, 1:].T, strict=True):
                 difference = u[:, None] - v

@@ -1,4 +1,4 @@
-"""Returns means over seeds with their spread, and paired differences with their intervals."""
+"""Means over seeds with their spread, and paired differences with their intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns how well "the same or not?" is answered by a score: ROC, AUC, EER, TAR at a FAR, accuracy over folds.
+"""How well "the same or not?" is answered by a score: ROC, AUC, EER, TAR at a FAR, accuracy over folds.
 
 A pair is genuine when both samples are of one class, and accepted when its score is at least the threshold:
 
@@ -14,16 +14,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from arcwise.errors import ArcwiseError, count_at_least, number_in
-from arcwise.metrics.rows import Rows, admitted, blocks, by_class, directions
+from arcwise.metrics.rows import ClassRows, admit_rows, by_class, directions, row_blocks
 from arcwise.records import Embeddings
 
 EXACT_PAIRS = 2**26  # up to this many pairs every score is kept: 11,585 samples, 256 MiB
-BINS = 2**16  # beyond that, scores are counted in bins of this width
-WIDTH = 2.0 / BINS
+SCORE_BINS = 2**16  # beyond that, scores are counted in bins of this width
+WIDTH = 2.0 / SCORE_BINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
+class SortedScores:
     """Scores in rising order; `count` says how often each came, where they were counted in bins.
 
     A bin stands by its lower edge, so a score is never taken for a higher one.
@@ -61,8 +61,8 @@ class Scores:
 class PairScores:
     """The scores of genuine and of impostor pairs; `width` is that of the bins, 0 where every score is kept."""
 
-    genuine: Scores
-    impostor: Scores
+    genuine: SortedScores
+    impostor: SortedScores
     width: float = 0.0
 
 
@@ -102,29 +102,29 @@ def all_pairs(embeddings: Embeddings, *, exact: int = EXACT_PAIRS) -> PairScores
     >>> found.genuine.value.tolist(), found.impostor.value.tolist()
     ([1.0], [0.0, 0.0])
     """
-    admitted(embeddings, classes=2)
-    rows = by_class(directions(embeddings.x).astype(np.float32), embeddings.y)
+    admit_rows(embeddings, classes=2)
+    rows = by_class(directions(embeddings.x).astype(np.float32), embeddings.labels)
     n = len(rows.x)
     genuine = int((rows.sizes * (rows.sizes - 1) // 2).sum())
     if not genuine:
         raise ArcwiseError("no class has two samples, so there is no pair of the same class to verify.")
     if n * (n - 1) // 2 <= exact:
-        return kept(rows, genuine, n * (n - 1) // 2 - genuine)
-    return counted(rows)
+        return keep_scores(rows, genuine, n * (n - 1) // 2 - genuine)
+    return count_scores(rows)
 
 
-def class_blocks(rows: Rows):
+def class_blocks(rows: ClassRows):
     """For each block of rows of one class: cosines to the later rows of the class, and to those of later classes."""
     n = len(rows.x)
     for _, members in rows.classes():
-        for part in blocks(members.stop - members.start, n - members.start, 4):
+        for part in row_blocks(members.stop - members.start, n - members.start, 4):
             a, b = members.start + part.start, members.start + part.stop
             cos = np.clip(rows.x[a:b] @ rows.x[a:].T, -1.0, 1.0)
             own = cos[:, : members.stop - a]
             yield own[np.triu(np.ones(own.shape, bool), 1)], cos[:, members.stop - a :]
 
 
-def kept(rows: Rows, genuine: int, impostor: int) -> PairScores:
+def keep_scores(rows: ClassRows, genuine: int, impostor: int) -> PairScores:
     """Every score, sorted."""
     same, other = np.empty(genuine, np.float32), np.empty(impostor, np.float32)
     i = j = 0
@@ -133,24 +133,26 @@ def kept(rows: Rows, genuine: int, impostor: int) -> PairScores:
         i, j = i + own.size, j + rest.size
     same.sort()
     other.sort()
-    return PairScores(genuine=Scores(value=same), impostor=Scores(value=other))
+    return PairScores(genuine=SortedScores(value=same), impostor=SortedScores(value=other))
 
 
-def counted(rows: Rows) -> PairScores:
+def count_scores(rows: ClassRows) -> PairScores:
     """Scores counted in bins."""
-    same, other = np.zeros(BINS, np.int64), np.zeros(BINS, np.int64)
+    same, other = np.zeros(SCORE_BINS, np.int64), np.zeros(SCORE_BINS, np.int64)
     for own, rest in class_blocks(rows):
         for counts, scores in ((same, own), (other, rest.ravel())):
-            bins = np.floor(scores * np.float32(BINS / 2)).astype(np.int32) + BINS // 2
-            counts += np.bincount(np.minimum(bins, BINS - 1, out=bins), minlength=BINS)
-    edges = (np.arange(BINS) * WIDTH - 1.0).astype(np.float32)
-    return PairScores(genuine=Scores(value=edges, count=same), impostor=Scores(value=edges, count=other), width=WIDTH)
+            bins = np.floor(scores * np.float32(SCORE_BINS / 2)).astype(np.int32) + SCORE_BINS // 2
+            counts += np.bincount(np.minimum(bins, SCORE_BINS - 1, out=bins), minlength=SCORE_BINS)
+    edges = (np.arange(SCORE_BINS) * WIDTH - 1.0).astype(np.float32)
+    return PairScores(
+        genuine=SortedScores(value=edges, count=same), impostor=SortedScores(value=edges, count=other), width=WIDTH
+    )
 
 
-def scored(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"]) -> PairScores:
+def score_pairs(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"]) -> PairScores:
     """The scores of pairs that are given, with whether each is genuine.
 
-    >>> scored(np.array([0.9, 0.2]), np.array([True, False])).genuine.total
+    >>> score_pairs(np.array([0.9, 0.2]), np.array([True, False])).genuine.total
     1
     """
     same = np.asarray(same, bool)
@@ -160,7 +162,9 @@ def scored(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"]) -> Pair
         )
     if not np.isfinite(score).all():
         raise ArcwiseError(f"score {int(np.flatnonzero(~np.isfinite(score))[0])} is not finite.")
-    return PairScores(genuine=Scores(value=np.sort(score[same])), impostor=Scores(value=np.sort(score[~same])))
+    return PairScores(
+        genuine=SortedScores(value=np.sort(score[same])), impostor=SortedScores(value=np.sort(score[~same]))
+    )
 
 
 def given_pairs(embeddings: Embeddings, pairs: Int[np.ndarray, "p 2"]) -> tuple[np.ndarray, np.ndarray]:
@@ -169,20 +173,20 @@ def given_pairs(embeddings: Embeddings, pairs: Int[np.ndarray, "p 2"]) -> tuple[
     n = len(embeddings.x)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
         raise ArcwiseError(f"pairs must be two row numbers each, from 0 to {n - 1}.")
-    x = directions(admitted(embeddings).x.astype(np.float64))
+    x = directions(admit_rows(embeddings).x.astype(np.float64))
     a, b = pairs.T
-    return np.einsum("pd,pd->p", x[a], x[b]), embeddings.y[a] == embeddings.y[b]
+    return np.einsum("pd,pd->p", x[a], x[b]), embeddings.labels[a] == embeddings.labels[b]
 
 
 def roc(pairs: PairScores, *, points: int = 400) -> Roc:
     """The curve at rates of false acceptance spread evenly on a logarithmic scale, from one impostor to all."""
     n = pairs.impostor.total
     ranks = np.unique(np.round(np.geomspace(1, n + 1, count_at_least("points", points, 2))).astype(np.int64)) - 1
-    t = np.array([beyond(pairs.impostor, int(k)) for k in ranks])
+    t = np.array([threshold_beyond(pairs.impostor, int(k)) for k in ranks])
     return Roc(pairs.impostor.above(t), pairs.genuine.above(t), t)
 
 
-def beyond(scores: Scores, k: int) -> float:
+def threshold_beyond(scores: SortedScores, k: int) -> float:
     """The lowest threshold that at most k of the scores reach."""
     if k >= scores.total:
         return -np.inf
@@ -195,7 +199,7 @@ def beyond(scores: Scores, k: int) -> float:
 def auc(pairs: PairScores) -> float:
     """The chance that a genuine pair scores higher than an impostor pair, ties counted half.
 
-    >>> auc(scored(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])))
+    >>> auc(score_pairs(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])))
     0.75
     """
     other, same = pairs.impostor, pairs.genuine
@@ -209,19 +213,19 @@ def auc(pairs: PairScores) -> float:
 def eer(pairs: PairScores) -> Operating:
     """Where FAR and 1 - TAR are equal, or as near as the scores allow; its rate is the mean of both.
 
-    >>> found = eer(scored(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])))
+    >>> found = eer(score_pairs(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])))
     >>> (found.far + 1 - found.tar) / 2
     0.5
     """
     low, high = -2, pairs.impostor.total  # FAR at rank k is about k/n: rises with k, while 1 - TAR falls
     while high - low > 1:
         middle = (low + high) // 2
-        t = beyond(pairs.impostor, max(middle, 0))
+        t = threshold_beyond(pairs.impostor, max(middle, 0))
         if pairs.impostor.above(t) + pairs.genuine.above(t) < 1.0:
             low = middle
         else:
             high = middle
-    candidates = [beyond(pairs.impostor, k) for k in (max(low, 0), max(high, 0))]
+    candidates = [threshold_beyond(pairs.impostor, k) for k in (max(low, 0), max(high, 0))]
     # Between two ranks of impostors the genuine scores still move: look at them too.
     inner = pairs.genuine.value
     inner = inner[(inner >= min(candidates)) & (inner <= max(candidates))]
@@ -240,11 +244,11 @@ def equal_error_rate(pairs: PairScores) -> float:
 def tar_at_far(pairs: PairScores, far: float) -> Operating:
     """The largest TAR whose FAR is at most `far`, with its threshold.
 
-    >>> tar_at_far(scored(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])), 0.5).tar
+    >>> tar_at_far(score_pairs(np.array([0.9, 0.4, 0.6, 0.1]), np.array([True, True, False, False])), 0.5).tar
     1.0
     """
     far = number_in("far", far, 0.0, 1.0)
-    t = beyond(pairs.impostor, int(far * pairs.impostor.total + 1e-9))
+    t = threshold_beyond(pairs.impostor, int(far * pairs.impostor.total + 1e-9))
     return Operating(t, float(pairs.impostor.above(t)), float(pairs.genuine.above(t)))
 
 

@@ -91,7 +91,7 @@ def split_lse(
     b, c, k = len(x), len(w), w.shape[1] if w.ndim == 3 else 1
     memory = None if memory is None else count_at_least("memory", memory, 1)
     skip = usable_skip(skip, engine)
-    engine = engine if engine != "auto" else chosen(x, b * c * k, moving=mover is not None)
+    engine = engine if engine != "auto" else engine_for(x, b * c * k, moving=mover is not None)
     engine = engine if b or engine != "triton" else "chunked"  # of nothing there is nothing to fuse
     w = w.reshape(c, k, x.shape[1])
     if (problem := why_not(engine, x, moving=mover is not None)) is not None:
@@ -117,7 +117,7 @@ def usable_skip(skip: float, engine: str) -> float:
     return skip
 
 
-def chosen(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:
+def engine_for(x: Float[Tensor, "b d"], cosines: int, *, moving: bool) -> str:
     """The engine that `auto` picks: what is quickest for this device and this many cosines."""
     on_gpu = x.device.type == "cuda"
     if on_gpu and (moving or cosines >= FUSED_FROM) and why_not("triton", x, moving=moving) is None:

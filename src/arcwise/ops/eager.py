@@ -14,22 +14,22 @@ from torch import Tensor
 
 from arcwise.errors import ArcwiseError, unknown
 from arcwise.ops.update import Mover, all_finite, move
-from arcwise.sphere import EMPTY, Mode, Others, blocks, cosines, inverse_length, length
+from arcwise.sphere import EMPTY, Mode, Others, cosines, inverse_length, length, slices
 
-Triple = tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"]]
+ThreeOfEach = tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"]]
 
 
 def eager(
     x: Float[Tensor, "b d"], w: Float[Tensor, "c k d"], y: Int[Tensor, " b"], s: float, others: Others | None
-) -> Triple:
+) -> ThreeOfEach:
     """lse_i = log sum_{j != y} exp(s f(cos_ij)), by autograd over the whole b x c matrix."""
     cos = cosines(x, w.to(x.dtype))
     own = y.unsqueeze(1)
-    lse = torch.logsumexp(s * reshaped(cos, others).scatter(1, own, EMPTY), dim=1)
+    lse = torch.logsumexp(s * reshape_others(cos, others).scatter(1, own, EMPTY), dim=1)
     return lse, cos.gather(1, own).squeeze(1), cos.detach().scatter(1, own, EMPTY).amax(1)
 
 
-def reshaped(cos: Float[Tensor, "b c"], others: Others | None) -> Float[Tensor, "b c"]:
+def reshape_others(cos: Float[Tensor, "b c"], others: Others | None) -> Float[Tensor, "b c"]:
     """f(cos): the cosine itself, or what `others.mode` makes of it above the sample's number."""
     if others is None:
         return cos
@@ -46,8 +46,8 @@ def reshaped(cos: Float[Tensor, "b c"], others: Others | None) -> Float[Tensor, 
     raise unknown("mode", others.mode, get_args(Mode))
 
 
-def slope(cos: Float[Tensor, "b c"], others: Others) -> Float[Tensor, "b c"]:
-    """f'(cos), the derivative of `reshaped`; the threshold itself carries no gradient."""
+def reshape_slope(cos: Float[Tensor, "b c"], others: Others) -> Float[Tensor, "b c"]:
+    """f'(cos), the derivative of `reshape_others`; the threshold itself carries no gradient."""
     easy = ~(cos > others.above.unsqueeze(1))
     match others.mode:
         case "curricular":
@@ -69,7 +69,7 @@ def chunked(
     others: Others | None,
     size: int,
     mover: Mover | None = None,
-) -> Triple:
+) -> ThreeOfEach:
     """The same three as `eager`, over blocks of `size` classes; x must be normalised, w need not be.
 
     With a `mover` the backward pass moves w itself, block by block, and w gets no gradient.
@@ -91,7 +91,7 @@ class Chunked(torch.autograd.Function):
         cos_y = x.new_full((len(x),), torch.nan)  # what a label out of range keeps
         best, total = x.new_full((len(x),), EMPTY), x.new_zeros(len(x))
         top = x.new_full((len(x),), -torch.inf)
-        for block in blocks(len(w), size):
+        for block in slices(len(w), size):
             rows = w[block].to(x.dtype)
             inverse[block] = inverse_length(length(rows))
             cos, _ = block_cosines(x, rows, inverse[block])
@@ -100,7 +100,7 @@ class Chunked(torch.autograd.Function):
             cos_y = torch.where(inside, own, cos_y.unsqueeze(1)).squeeze(1)
             cos.scatter_(1, column, own.masked_fill(inside, EMPTY))
             best = torch.maximum(best, cos.amax(1))
-            top, total = absorbed(top, total, reshaped(cos, others).mul_(s))  # cos is used up here
+            top, total = absorbed(top, total, reshape_others(cos, others).mul_(s))  # cos is used up here
         lse = top + total.log()
         ctx.save_for_backward(x, w, y, inverse, lse)
         ctx.s, ctx.others, ctx.size, ctx.mover = s, others, size, mover  # others carries no gradient
@@ -130,12 +130,12 @@ class ChunkedGradient(torch.autograd.Function):
         d_w = torch.empty_like(w, memory_format=torch.contiguous_format) if wanted else None
         weight = (first.s * d_lse).unsqueeze(1)
         with torch.autocast(x.device.type, enabled=False):
-            for block in blocks(len(w), first.size):
+            for block in slices(len(w), first.size):
                 rows, scale = w[block].to(x.dtype), inverse[block].reshape(-1)
                 cos, centre = block_cosines(x, rows, inverse[block])
-                g = (first.s * reshaped(cos, first.others)).sub_(lse.unsqueeze(1)).exp_().mul_(weight)
+                g = (first.s * reshape_others(cos, first.others)).sub_(lse.unsqueeze(1)).exp_().mul_(weight)
                 if first.others is not None:
-                    g.mul_(slope(cos, first.others))
+                    g.mul_(reshape_slope(cos, first.others))
                 inside, column = place(y, block)
                 g.scatter_(1, column, torch.where(inside, d_cos.unsqueeze(1), g.gather(1, column)))
                 radial = to_sub_centres(cos.mul_(g), centre, rows).sum(0) * scale.square()

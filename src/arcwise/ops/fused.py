@@ -17,9 +17,9 @@ from torch import Tensor
 from arcwise.errors import ArcwiseError
 from arcwise.ops import triton as kernels
 from arcwise.ops.plan import PIECE, TILE, Plan, allowance, parts, planned, up
-from arcwise.ops.triton import MODES, Block, Reshaping, Running, Settings, Slopes, resident
+from arcwise.ops.triton import MODES, ClassBlock, Reshaping, Running, Settings, Slopes, resident
 from arcwise.ops.update import Mover, all_finite
-from arcwise.sphere import Others, blocks
+from arcwise.sphere import Others, slices
 
 PRODUCTS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -141,7 +141,7 @@ class FusedGradient(torch.autograd.Function):
                 kernels.write_to_w(block, operand, slopes, d_rows, unscale, update, one)
         if update is not None:
             torch.autograd.graph.increment_version(w)  # what other passes have saved of w is out of date
-        return kernels.finish(shares, x, unscale, one), d_w
+        return kernels.finish_gradient(shares, x, unscale, one), d_w
 
     @staticmethod
     def backward(ctx, *_):
@@ -150,13 +150,13 @@ class FusedGradient(torch.autograd.Function):
 
 def room_for_units(operand: Tensor, c: int, one: Settings, plan: Plan) -> list[Tensor]:
     """Memory for the units of every block where they are kept, else of one block for all."""
-    sizes = [up(some.stop - some.start, TILE) for some in blocks(c, plan.block)]
+    sizes = [up(some.stop - some.start, TILE) for some in slices(c, plan.block)]
     return [operand.new_empty(one.k * size, one.deep) for size in (sizes if plan.keep_units else sizes[:1])]
 
 
 def room_for_cosines(operand: Tensor, d_w: Tensor | None, c: int, plan: Plan) -> list[Tensor]:
     """Memory for the cosines of the blocks that keep them, in the place of their gradient where that is the plan."""
-    wide, every = up(len(operand), 16), [(some.start, some.stop - some.start) for some in blocks(c, plan.block)]
+    wide, every = up(len(operand), 16), [(some.start, some.stop - some.start) for some in slices(c, plan.block)]
     if plan.room == "own":
         return [operand.new_empty(n, wide, dtype=torch.int16) for _, n in every[: plan.kept]]
     if d_w is None:
@@ -166,16 +166,16 @@ def room_for_cosines(operand: Tensor, d_w: Tensor | None, c: int, plan: Plan) ->
     return [place.as_strided((n, wide), (wide, 1), start * each) for start, n in every]
 
 
-def blocks_of(w: Tensor, inverse: Tensor, units: list[Tensor], kept: list[Tensor], plan: Plan) -> list[Block]:
+def blocks_of(w: Tensor, inverse: Tensor, units: list[Tensor], kept: list[Tensor], plan: Plan) -> list[ClassBlock]:
     """The blocks of w with their room."""
     found = []
-    for number, some in enumerate(blocks(len(w), plan.block)):
+    for number, some in enumerate(slices(len(w), plan.block)):
         unit = units[number if plan.keep_units else 0][: w.shape[1] * up(some.stop - some.start, TILE)]
-        found.append(Block(some.start, w[some], inverse[some], unit, kept[number] if number < len(kept) else None))
+        found.append(ClassBlock(some.start, w[some], inverse[some], unit, kept[number] if number < len(kept) else None))
     return found
 
 
-def with_units(every: list[Block], one: Settings, *, at_once: bool) -> Iterator[Block]:
+def with_units(every: list[ClassBlock], one: Settings, *, at_once: bool) -> Iterator[ClassBlock]:
     """Each block once its units are there.
 
     Where all blocks keep theirs, a second stream writes those of the next while the last one's products run: the one is

@@ -80,7 +80,7 @@ class Settings(NamedTuple):
         }  # fmt: skip
 
 
-class Block(NamedTuple):
+class ClassBlock(NamedTuple):
     """Classes start to start + n: rows of w, inverse lengths and units, and cosines where these are kept."""
 
     start: int
@@ -157,7 +157,7 @@ def product(a, b, acc, PRECISION: tl.constexpr, UPCAST: tl.constexpr):
 
 
 @triton.jit
-def inverse_length(v, axis: tl.constexpr, tiny):
+def tile_inverse_length(v, axis: tl.constexpr, tiny):
     """1/|v|; 0 where |v| < tiny, NaN where it overflowed."""
     norm = tl.sqrt(tl.sum(v * v, axis))
     inverse = tl.where(norm < tiny, 0.0, 1.0 / tl.where(norm < tiny, 1.0, norm))
@@ -198,7 +198,7 @@ def unfixed(multiple):
 
 
 @triton.jit
-def reshaped(cos, above, t, MODE: tl.constexpr):
+def reshape_tile(cos, above, t, MODE: tl.constexpr):
     """f(cos): what a cosine to another class counts, by the margin's mode."""
     if MODE == 1:
         return tl.where(cos > above, cos * (t + tl.maximum(cos, -2.0)), cos)  # the square of "no class" overflows
@@ -233,12 +233,12 @@ def prepare_kernel(
     """operand[i] = x[i]/|x[i]|; cos_y[i] = that . w/|w| of the nearest own sub-centre, and which one that is."""
     i, column = tl.program_id(0), tl.arange(0, WIDE)
     v = tl.load(x + i * d + column, mask=column < d, other=0.0)
-    v *= inverse_length(v, 0, tiny)
+    v *= tile_inverse_length(v, 0, tiny)
     tl.store(operand + i * D + column, v.to(operand.dtype.element_ty), mask=column < D)
     best, which = -float("inf"), 0
     for kk in tl.static_range(K):
         own = tl.load(w + (tl.load(y + i) * K + kk) * d + column, mask=column < d, other=0.0).to(tl.float32)
-        cos = tl.sum(v * own, 0) * inverse_length(own, 0, tiny)
+        cos = tl.sum(v * own, 0) * tile_inverse_length(own, 0, tiny)
         nearer = (cos > best) | (cos != cos)
         best, which = tl.where(nearer, cos, best), tl.where(nearer, kk, which)
     tl.store(cos_y + i, best)
@@ -273,7 +273,7 @@ def unit_kernel(
     v = tl.load(w + source[:, None] * d + column[None, :], mask=inside[:, None] & (column < d)[None, :], other=0.0).to(
         tl.float32
     )
-    one = inverse_length(v, 1, tiny)
+    one = tile_inverse_length(v, 1, tiny)
     place = unit + row.to(tl.int64)[:, None] * D + column[None, :]
     tl.store(place, (v * one[:, None]).to(unit.dtype.element_ty), mask=(kk < K)[:, None] & (column < D)[None, :])
     tl.store(inverse + source, one, mask=inside)
@@ -347,7 +347,7 @@ def lse_kernel(
             cos = tl.where(j[None, :] == mine[:, None], NO_CLASS, cos)
         if (block + 1) * BN > n:
             cos = tl.where((block * BN + j < n)[None, :], cos, NO_CLASS)
-        z = reshaped(cos, limit, strength, MODE)
+        z = reshape_tile(cos, limit, strength, MODE)
         higher = tl.maximum(m, tl.max(z, 1))
         e = e * tl.exp2((m - higher) * scale) + tl.sum(tl.exp2((z - higher[:, None]) * scale), 1)
         m = higher
@@ -360,7 +360,9 @@ def lse_kernel(
 launch_lse = Launcher(lse_kernel)
 
 
-def take_in(block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, running: Running, one: Settings) -> None:
+def take_in(
+    block: ClassBlock, operand: Tensor, y: Tensor, reshaping: Reshaping, running: Running, one: Settings
+) -> None:
     """Takes a block of classes into the running numbers; writes its cosines where they are kept."""
     kept = running.top if block.kept is None else tiles(block.kept, TILE // 4, TILE)
     launch_lse(
@@ -453,7 +455,7 @@ def slopes_kernel(
         cos = tl.where((j < n)[:, None], cos, NO_CLASS)
     limit = tl.load(above + i, mask=here, other=0.0)[None, :] if MODE else 0.0
     strength = tl.load(t) if MODE else 0.0
-    z = reshaped(cos, limit, strength, MODE) * scale
+    z = reshape_tile(cos, limit, strength, MODE) * scale
     g = tl.exp2(z - level[None, :]) * weight[None, :]
     if MODE:
         g *= steepness(cos, limit, strength, MODE)
@@ -473,7 +475,7 @@ launch_slopes = Launcher(slopes_kernel)
 
 
 def write_slopes(
-    block: Block, operand: Tensor, y: Tensor, reshaping: Reshaping, lse: Tensor, d_lse: Tensor, slopes: Slopes,
+    block: ClassBlock, operand: Tensor, y: Tensor, reshaping: Reshaping, lse: Tensor, d_lse: Tensor, slopes: Slopes,
     unscale: Tensor, one: Settings,
 ) -> None:  # fmt: skip
     """Fills the slopes of a block but for the own classes, which stay 0."""
@@ -511,7 +513,7 @@ def own_kernel(y, nearest_own, cos_y, d_own, slopes, radial, start, b, wide, n, 
 launch_own = Launcher(own_kernel)
 
 
-def add_own(block: Block, y: Tensor, nearest: Tensor, cos_y: Tensor, d_own: Tensor, slopes: Slopes) -> None:
+def add_own(block: ClassBlock, y: Tensor, nearest: Tensor, cos_y: Tensor, d_own: Tensor, slopes: Slopes) -> None:
     """Puts the slopes of the own classes in their places."""
     launch_own(
         len(y),
@@ -548,7 +550,7 @@ def to_x_kernel(
 launch_to_x = Launcher(to_x_kernel)
 
 
-def add_to_x(block: Block, slopes: Slopes, shares: Tensor, one: Settings) -> None:
+def add_to_x(block: ClassBlock, slopes: Slopes, shares: Tensor, one: Settings) -> None:
     """Adds a block's part of the gradient of x/|x| to its shares, or starts them."""
     split, b, _ = shares.shape
     launch_to_x(
@@ -560,7 +562,7 @@ def add_to_x(block: Block, slopes: Slopes, shares: Tensor, one: Settings) -> Non
 
 
 @triton.jit
-def by_chance(value, seed, place):
+def tile_by_chance(value, seed, place):
     """float32 in bf16, rounded up or down by chance, so that steps smaller than its last digit count on average."""
     noise = tl.randint(seed, place).to(tl.uint32, bitcast=True) & 0xFFFF
     bits = value.to(tl.uint32, bitcast=True)
@@ -619,7 +621,7 @@ def to_w_kernel(
                 first.store(place, tl.reshape(momentum, (BM, 1, BN // 4)))
                 if NARROW:
                     cell = (j * K + kk)[:, None] * D + (column * BN + part * (BN // 4) + tl.arange(0, BN // 4))[None, :]
-                    w.store(place, tl.reshape(by_chance(rows, seed, cell), (BM, 1, BN // 4)))
+                    w.store(place, tl.reshape(tile_by_chance(rows, seed, cell), (BM, 1, BN // 4)))
                 else:
                     w.store(place, tl.reshape(rows, (BM, 1, BN // 4)))
 
@@ -628,7 +630,7 @@ launch_to_w = Launcher(to_w_kernel)
 
 
 def write_to_w(
-    block: Block, operand: Tensor, slopes: Slopes, d_rows: Tensor | None, unscale: Tensor, update: Update | None,
+    block: ClassBlock, operand: Tensor, slopes: Slopes, d_rows: Tensor | None, unscale: Tensor, update: Update | None,
     one: Settings,
 ) -> None:  # fmt: skip
     """Writes the gradient of a block's rows, or moves the rows by the optimiser's step."""
@@ -668,7 +670,7 @@ def finish_kernel(
     for split in range(splits):
         g += tl.load(shares + (split * b + i) * D + column, mask=inside, other=0.0)
     v = tl.load(x + i * d + column, mask=inside, other=0.0)
-    inverse = inverse_length(v, 0, tiny)
+    inverse = tile_inverse_length(v, 0, tiny)
     unit = v * inverse
     tl.store(d_x + i * d + column, (g - tl.sum(g * unit, 0) * unit) * (inverse * tl.load(unscale)), mask=inside)
 
@@ -676,7 +678,7 @@ def finish_kernel(
 launch_finish = Launcher(finish_kernel)
 
 
-def finish(shares: Tensor, x: Tensor, unscale: Tensor, one: Settings) -> Tensor:
+def finish_gradient(shares: Tensor, x: Tensor, unscale: Tensor, one: Settings) -> Tensor:
     """The gradient of x, from the shares of that of x/|x|."""
     d_x, (splits, b, _) = torch.empty_like(x), shares.shape
     launch_finish(

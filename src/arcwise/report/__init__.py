@@ -1,1 +1,3 @@
-"""Returns pages: what the project has to say, written out as files for a person to read."""
+"""Reports: what runs have to say, written out as pages for a person to read."""
+
+from arcwise.report.make import report as report

@@ -1,4 +1,4 @@
-"""Returns the pieces a report is made of; how they look is up to the page and the PDF."""
+"""The pieces a report is made of; how they look is up to the page and the PDF."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Formula(NamedTuple):
     words: str = ""
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """A table; the first column is text, the others are shown as they are. `strong` marks cells (row, column)."""
 
     header: list[str]
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     strong: frozenset[tuple[int, int]] = frozenset()
 
 
-class Picture(NamedTuple):
+class PictureFile(NamedTuple):
     """A figure by its file below figures/; `width` is its share of the page."""
 
     file: str
@@ -63,4 +63,4 @@ class Viewer(NamedTuple):
     caption: str
 
 
-Block = Heading | Paragraph | Formula | Rows | Picture | Film | Code | Viewer
+Block = Heading | Paragraph | Formula | TableRows | PictureFile | Film | Code | Viewer

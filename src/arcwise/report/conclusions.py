@@ -1,28 +1,18 @@
-"""Returns sentences that are computed from a table: who is better at what, by how much, and where nothing was shown."""
+"""Sentences that are computed from a table: who is better at what, by how much, and where nothing was shown."""
 
 from __future__ import annotations
 
 import math
 
-from arcwise.compare.table import Table
-from arcwise.metrics.summary import METRICS, in_unit, shown
-
-JUDGED = (
-    "accuracy", "margin-kept-0.5", "angle-own", "angle-closest", "dunn-nearest-diameter-unit-95",
-    "dunn-centroid-mean-unit-95", "conflict-triples-cosine", "unseen-auc", "unseen-recall-1", "open-auroc",
-)  # fmt: skip
+from arcwise.metrics.summary import METRICS, headline_metrics, in_unit, number_text
+from arcwise.study.table import Table
 
 
-def champion(table: Table) -> str:
-    """The head that the others are measured against: the first ArcFace, or the last head."""
-    return next((head for head in table.heads if head.startswith("ArcFace")), table.heads[-1])
-
-
-def judged(table: Table) -> list[str]:
-    """The numbers that are judged, of those that every run has and that are finite."""
+def judged_metrics(table: Table) -> list[str]:
+    """The numbers that heads are judged by, of those that every run has and that are finite."""
     return [
         name
-        for name in JUDGED
+        for name in headline_metrics()
         if name in table.values and all(math.isfinite(v) for many in table.values[name].values() for v in many)
     ]
 
@@ -55,9 +45,9 @@ def signed(value: float) -> str:
     return text if float(text) else text[1:]
 
 
-def sentences(table: Table) -> list[str]:
-    """The conclusion: one paragraph per rival, then what it amounts to."""
-    head, names = champion(table), judged(table)
+def sentences(table: Table, head: str) -> list[str]:
+    """The conclusion on one head: one paragraph per rival, then what it amounts to."""
+    names = judged_metrics(table)
     rivals = [other for other in table.heads if other != head]
     if not rivals:
         return ["One head was trained, so there is nothing to compare it with."]
@@ -103,7 +93,7 @@ def best_sentence(table: Table, names: list[str]) -> str:
     best: dict[str, list[str]] = {}
     for name in names:
         best.setdefault(table.best(name), []).append(
-            f"{METRICS[name].label} ({shown(name, table.spread(name, table.best(name)).mean)})"
+            f"{METRICS[name].label} ({number_text(name, table.spread(name, table.best(name)).mean)})"
         )
     return (
         "By the mean over seeds alone, the best were: "

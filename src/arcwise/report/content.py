@@ -1,8 +1,7 @@
-"""Returns the report as blocks: what was asked, the method, the set-up, results, conclusion, how to repeat it."""
+"""The report as blocks: what was asked, the method, the set-up, results, conclusion, how to repeat it."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import re
@@ -10,62 +9,54 @@ import shlex
 
 import numpy as np
 
-from arcwise.compare.table import Table
+from arcwise.figures import FIGURES
+from arcwise.figures.dunn_epochs import PUBLISHED, is_published
+from arcwise.figures.sweep import sweep_lines
 from arcwise.metrics import clusters
-from arcwise.metrics.summary import BETWEEN_INSIDE, METRICS, dunn_name, in_unit
+from arcwise.metrics.summary import BETWEEN_INSIDE, MAIN_DUNN, MEAN_DUNN, METRICS, dunn_name, metrics_in, with_unit
 from arcwise.recipes import RECIPES, recipe
 from arcwise.records import Run
 from arcwise.report import conclusions, worked
-from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
-from arcwise.report.drawings import PUBLISHED, dunn_series, is_published, sweep_lines
-from arcwise.report.subject import Subject, config_of, scale_and_margin
-from arcwise.train.setup import flat, head_text
-
-CLOSED = (
-    "accuracy", "neighbour-accuracy", "margin-kept-0.3", "margin-kept-0.5", "angle-own", "angle-closest", "packing",
-    "silhouette-cosine", "davies-bouldin-unit", "conflict-triples-cosine", "conflict-anchors-cosine",
-    "conflict-nearest-cosine", "conflict-triples-euclidean", "pairs-auc", "pairs-eer", "pairs-tar-0.001",
-)  # fmt: skip
-OPEN = (
-    "unseen-auc", "unseen-eer", "unseen-tar-0.01", "unseen-recall-1", "unseen-map-r", "open-auroc", "open-dir-0.1",
-    "open-dir-0.01", "unseen-dunn-centroid-mean-unit-95",
-)  # fmt: skip
+from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, PictureFile, TableRows, Viewer
+from arcwise.study.subject import Subject, scale_and_margin
+from arcwise.study.table import Table
 
 
 def title(about: Subject) -> str:
     """The report's title."""
-    kinds = list(dict.fromkeys(re.split(r" \+ | \w=", head)[0] for head in about.heads))
+    titles = [about.specs[head].title or about.specs[head].name for head in about.heads]
+    kinds = list(dict.fromkeys(title.partition(" + ")[0] for title in titles))
     names = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
     return f"{names[0].upper()}{names[1:]} on {about.config.data.source}"
 
 
 def content(
-    about: Subject, pictures: dict[str, list[Picture]], films: list[Film], viewer: Viewer | None
+    about: Subject, pictures: dict[str, list[PictureFile]], films: list[Film], viewer: Viewer | None
 ) -> list[Block]:
     """The whole report."""
 
-    def shown(*names: str) -> list[Block]:
-        return [picture for name in names for picture in pictures.get(name, [])]
+    def shown(section: str) -> list[Block]:
+        return [picture for name, many in pictures.items() if FIGURES[name].section == section for picture in many]
 
     return [
         Heading("What was asked"), *asked(about),
         *shown("glance"),
-        Heading("From softmax to ArcFace, one change at a time"), *method(), *shown("schematic"), *worked.blocks(),
-        Heading("Data and set-up"), *setup(about), *shown("samples"),
+        Heading("From softmax to ArcFace, one change at a time"), *method(), *shown("method"),
+        *worked.worked_examples(),
+        Heading("Data and set-up"), *setup(about), *shown("data"),
         Heading("Results"), *results(about),
-        Heading("The embeddings", 2), *shown("embeddings", "circle", "sphere"), *([viewer] if viewer else []), *films,
-        *shown("sample", "angles", "confidence"),
+        Heading("The embeddings", 2), *shown("embeddings"), *([viewer] if viewer else []), *films,
         Heading("Training", 2), *shown("training"),
-        Heading("Class by class", 2), *per_class(about), *shown("confusion", "conflicts"),
-        Heading("Pairs and neighbours", 2), *shown("roc", "neighbours"),
-        Heading("The Dunn index in its variants"), *dunn(about), *shown("dunn-epochs"),
+        Heading("Class by class", 2), *per_class(about), *shown("classes"),
+        Heading("Pairs and neighbours", 2), *shown("pairs"),
+        Heading("The Dunn index in its variants"), *dunn(about), *shown("dunn"),
         *sweep(about, shown("sweep")),
         *(bias(about, shown("bias"))),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
         Paragraph("These sentences are computed from metrics.json; intervals are 95 % of paired differences over "
             "seeds."),
-        *(Paragraph(text) for text in conclusions.sentences(about.table)),
+        *(Paragraph(text) for text in conclusions.sentences(about.table, about.champion)),
         Heading("To repeat it"), *repeat(about),
     ]  # fmt: skip
 
@@ -83,7 +74,7 @@ def asked(about: Subject) -> list[Block]:
     part = f" Training used {about.config.data.limit:,} images, a part of the data." if about.config.data.limit else ""
     return [
         Paragraph(
-            f"What does an angular margin change? {counted(len(table.heads), 'head')} ({', '.join(table.heads)}) "
+            f"What does an angular margin change? {count_of(len(table.heads), 'head')} ({', '.join(table.heads)}) "
             f"{'was' if len(table.heads) == 1 else 'were'} trained on `{about.config.data.source}`, {each}. For a "
             "given seed every head meets the same first network and the same order of images, so that differences can "
             f"be taken pair by pair.{unseen}{part}"
@@ -91,10 +82,10 @@ def asked(about: Subject) -> list[Block]:
     ]
 
 
-def counted(n: int, word: str) -> str:
+def count_of(n: int, word: str) -> str:
     """A number of things.
 
-    >>> counted(1, "head"), counted(3, "head")
+    >>> count_of(1, "head"), count_of(3, "head")
     ('1 head', '3 heads')
     """
     return f"{n:,} {word}" + ("" if n == 1 else "s")
@@ -144,7 +135,7 @@ def method() -> list[Block]:
 def setup(about: Subject) -> list[Block]:
     """What was trained, on what, how."""
     config, run = about.config, about.first
-    train, metrics = config.train, run.metrics
+    train, metrics = config.train, run.result
     changes = ", ".join(
         f"{name} {value:g}"
         for name, value in (
@@ -158,7 +149,7 @@ def setup(about: Subject) -> list[Block]:
         ["images", config.data.source + (f", unseen {config.data.unseen}" if config.data.unseen else "")],
         [
             "training",
-            f"{counted(metrics['epochs'], 'epoch')}, {counted(metrics['steps'], 'step')} of "
+            f"{count_of(metrics['epochs'], 'epoch')}, {count_of(metrics['steps'], 'step')} of "
             f"{metrics['images'] // max(metrics['steps'], 1)} images",
         ],
         ["changes to images", changes.removeprefix(", ") or "none"],
@@ -172,7 +163,10 @@ def setup(about: Subject) -> list[Block]:
         ["device", f"{metrics['device']}, {seconds_text(about.table)} of training per run"],
     ]
     left = f"Left out of this report: {'; '.join(note.rstrip('.') for note in about.notes)}."
-    return [Rows(["", ""], facts, "The set-up, the same for every head."), *([Paragraph(left)] if about.notes else [])]
+    return [
+        TableRows(["", ""], facts, "The set-up, the same for every head."),
+        *([Paragraph(left)] if about.notes else []),
+    ]
 
 
 def seconds_text(table: Table) -> str:
@@ -184,23 +178,13 @@ def seconds_text(table: Table) -> str:
     return f"{low} s" if low == high else f"{low} to {high} s"
 
 
-def cell(table: Table, name: str, head: str) -> str:
-    """Mean and spread as text."""
-    found = table.spread(name, head)
-    if not math.isfinite(found.mean):
-        return "∞"
-    mean, deviation = in_unit(name, found.mean), in_unit(name, found.deviation)
-    digits = 2 if abs(mean) < 100 else 1
-    return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if found.n > 1 else f"{mean:.{digits}f}"
-
-
-def numbers(table: Table, names: tuple[str, ...], caption: str) -> Rows:
+def number_table(table: Table, names: list[str], caption: str) -> TableRows:
     """A table of metrics by head, the best mean of each row marked."""
     some = [name for name in names if name in table.values]
     rows = [
         [
-            METRICS[n].label + (f" ({METRICS[n].unit})" if METRICS[n].unit else ""),
-            *(cell(table, n, h) for h in table.heads),
+            with_unit(n),
+            *(table.cell(n, h) for h in table.heads),
         ]
         for n in some
     ]
@@ -211,7 +195,7 @@ def numbers(table: Table, names: tuple[str, ...], caption: str) -> Rows:
         for j, mean in enumerate(shown[i])
         if len(set(shown[i])) > 1 and mean == shown[i][table.heads.index(table.best(name))]
     )
-    return Rows(["", *table.heads], rows, caption, strong)
+    return TableRows(["", *table.heads], rows, caption, strong)
 
 
 def results(about: Subject) -> list[Block]:
@@ -219,19 +203,19 @@ def results(about: Subject) -> list[Block]:
     table = about.table
     seeds = ", ".join(f"{head}: {len(found)}" for head, found in table.seeds.items())
     words = f"Mean ± standard deviation over seeds ({seeds}); the best mean of each row, and what equals it, is bold."
-    out: list[Block] = [numbers(table, CLOSED, f"Classes that were trained on, test images. {words}")]
-    if any(name in table.values for name in OPEN):
-        out.append(numbers(table, OPEN, f"Classes nobody has seen. {words}"))
+    closed, unseen = metrics_in("closed"), metrics_in("open")
+    out: list[Block] = [number_table(table, closed, f"Classes that were trained on, test images. {words}")]
+    if any(name in table.values for name in unseen):
+        out.append(number_table(table, unseen, f"Classes nobody has seen. {words}"))
     if len(table.heads) > 1:
-        out.append(paired(table))
+        out.append(paired(table, about.champion))
     return out
 
 
-def paired(table: Table) -> Rows:
-    """Differences of the champion to the others, seed by seed."""
-    head = conclusions.champion(table)
+def paired(table: Table, head: str) -> TableRows:
+    """Differences of one head to the others, seed by seed."""
     others = [other for other in table.heads if other != head]
-    names = conclusions.judged(table)
+    names = conclusions.judged_metrics(table)
     rows = [[METRICS[n].label, *(conclusions.gap_text(table, n, head, o) for o in others)] for n in names]
     strong = frozenset(
         (i, 1 + j)
@@ -242,12 +226,12 @@ def paired(table: Table) -> Rows:
         f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so "
         "few seeds). Bold: the interval leaves 0 out."
     )
-    return Rows([f"{head} minus", *others], rows, caption, strong)
+    return TableRows([f"{head} minus", *others], rows, caption, strong)
 
 
 def per_class(about: Subject) -> list[Block]:
     """Recall and precision of each class under the champion."""
-    head = conclusions.champion(about.table)
+    head = about.champion
     found = [run.metrics.get("classes", []) for run in about.runs[head]]
     if not all(found) or len(found[0]) > 30:
         return []
@@ -258,7 +242,7 @@ def per_class(about: Subject) -> list[Block]:
         )
         rows.append([row["name"], f"{row['n']:,}", f"{recall:.2%}", f"{precision:.2%}", row["mistaken_for"] or "-"])
     caption = f"Per class under {head}, means over seeds; the last column is that of the first seed."
-    return [Rows(["class", "test images", "recall", "precision", "most often taken for"], rows, caption)]
+    return [TableRows(["class", "test images", "recall", "precision", "most often taken for"], rows, caption)]
 
 
 def dunn(about: Subject) -> list[Block]:
@@ -279,9 +263,9 @@ def dunn(about: Subject) -> list[Block]:
         for distance in clusters.DISTANCES:
             name = dunn_name(a, b, distance)
             if name in table.values:
-                rows.append([f"{a} / {b} / {distance}", *(cell(table, name, head) for head in table.heads)])
+                rows.append([f"{a} / {b} / {distance}", *(table.cell(name, head) for head in table.heads)])
     out.append(
-        Rows(
+        TableRows(
             ["between / inside / distance", *table.heads],
             rows,
             "Every variant, test images, mean ± standard deviation over seeds.",
@@ -292,12 +276,11 @@ def dunn(about: Subject) -> list[Block]:
 
 def published(about: Subject) -> list[Block]:
     """Which variants pass near both published numbers, and when."""
-    plain = [h for h in about.heads if h == "softmax"]
-    normal = [h for h in about.heads if h.startswith("NormFace")]
+    plain, normal = about.heads_named("softmax"), about.heads_named("normface")
     if not is_published(about) or not plain or not normal:
         return []
     found = []
-    soft, norm = dunn_series(about, plain[0]), dunn_series(about, normal[0])
+    soft, norm = about.dunn_series(plain[0]), about.dunn_series(normal[0])
     if not soft or not norm:
         return []
     for a, b in BETWEEN_INSIDE:
@@ -326,7 +309,9 @@ def published(about: Subject) -> list[Block]:
             "at one epoch (native: Euclidean on x for softmax, on x/|x| for NormFace); the last column is the factor "
             "by which the worse of the two is off."
         ),
-        Rows(["variant", "epoch", "softmax", normal[0], "off by"], rows, "Nearest to the published pair 5.31 / 29.11."),
+        TableRows(
+            ["variant", "epoch", "softmax", normal[0], "off by"], rows, "Nearest to the published pair 5.31 / 29.11."
+        ),
     ]
 
 
@@ -336,9 +321,9 @@ def sweep(about: Subject, drawn: list[Block]) -> list[Block]:
     if table is None:
         return []
     out: list[Block] = [Heading("Scale and margin"), *drawn]
-    name = "dunn-nearest-diameter-unit-95"
+    name = MAIN_DUNN
     lines = {line.label: line for line in sweep_lines(about, name)}
-    scales = sorted({pair[0] for head in table.heads if (pair := scale_and_margin(head))})
+    scales = sorted({pair[0] for head in table.heads if (pair := scale_and_margin(about.specs[head]))})
     rows = [
         [
             f"s = {s:g}",
@@ -347,16 +332,18 @@ def sweep(about: Subject, drawn: list[Block]) -> list[Block]:
         for s in scales
     ]
     out.append(
-        Rows(["", *lines], rows, f"{METRICS[name].label}, test images: every margin at equal s (means over seeds).")
+        TableRows(
+            ["", *lines], rows, f"{METRICS[name].label}, test images: every margin at equal s (means over seeds)."
+        )
     )
     out.append(best_scales(about))
     out += [Paragraph(text) for text in sweep_sentences(about)]
     return out
 
 
-def best_scales(about: Subject) -> Rows:
+def best_scales(about: Subject) -> TableRows:
     """For each margin and number the s with the best mean, and that mean."""
-    names = ("dunn-nearest-diameter-unit-95", "dunn-centroid-mean-unit-95", "accuracy", "unseen-auc", "open-auroc")
+    names = (MAIN_DUNN, MEAN_DUNN, "accuracy", "unseen-auc", "open-auroc")
     table = about.sweep_table
     assert table is not None
     rows = []
@@ -368,7 +355,9 @@ def best_scales(about: Subject) -> Rows:
             unit = {"%": " %", "°": "°", "": ""}[METRICS[name].unit]
             row.append(f"{means[best]:.2f}{unit} at s = {line.s[best]:g}")
         rows.append(row)
-    return Rows(["", *(line.label for line in sweep_lines(about, names[0]))], rows, "Every margin at its own best s.")
+    return TableRows(
+        ["", *(line.label for line in sweep_lines(about, names[0]))], rows, "Every margin at its own best s."
+    )
 
 
 def sweep_sentences(about: Subject) -> list[str]:
@@ -376,7 +365,7 @@ def sweep_sentences(about: Subject) -> list[str]:
     table = about.sweep_table
     assert table is not None
     out = []
-    for name in ("dunn-nearest-diameter-unit-95", "accuracy", "unseen-auc"):
+    for name in (MAIN_DUNN, "accuracy", "unseen-auc"):
         if name not in table.values:
             continue
         lines = sweep_lines(about, name)
@@ -398,7 +387,7 @@ def sweep_sentences(about: Subject) -> list[str]:
             f"{len(sure)} of them."
         )
         low, high = base.values[:, 0].mean(), top.values[:, -1].mean()
-        if name.startswith("dunn") and low > high:
+        if name == MAIN_DUNN and low > high:
             out.append(
                 f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats "
                 f"{top.label} at s = {top.s[-1]:g} ({high:.2f}). So an index says little about a margin unless the "
@@ -447,14 +436,14 @@ def discussion(about: Subject) -> list[Block]:
     if "angle-own" in table.values:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(
-            f"Classes are tightest under {tight} ({cell(table, 'angle-own', tight)} degrees to the class mean) and "
-            f"furthest apart under {wide} (closest means {cell(table, 'angle-closest', wide)} degrees, "
+            f"Classes are tightest under {tight} ({table.cell('angle-own', tight)} degrees to the class mean) and "
+            f"furthest apart under {wide} (closest means {table.cell('angle-closest', wide)} degrees, "
             f"{100 * table.spread('packing', wide).mean:.1f} % of what {about.dim} dimensions allow)."
         )
     if "unseen-auc" in table.values:
         best = table.best("unseen-auc")
         out.append(
-            f"On classes nobody has seen the best mean AUC over pairs is {cell(table, 'unseen-auc', best)} % ({best}). "
+            f"On classes nobody has seen the best mean AUC over pairs is {table.cell('unseen-auc', best)} % ({best}). "
             + (
                 "So few dimensions are chosen to be looked at; they leave little room for new classes."
                 if about.dim <= 3
@@ -473,7 +462,7 @@ def repeat(about: Subject) -> list[Block]:
     run = about.first.about
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
     seeds = sorted({seed for found in about.table.seeds.values() for seed in found})
-    commands = [compared(about.runs)] + ([compared(about.sweep)] if about.sweep else [])
+    commands = [compare_command(about.runs)] + ([compare_command(about.sweep)] if about.sweep else [])
     return [
         Code("\n".join(commands)),
         Paragraph(
@@ -483,22 +472,22 @@ def repeat(about: Subject) -> list[Block]:
     ]
 
 
-def compared(runs: dict[str, list[Run]]) -> str:
+def compare_command(runs: dict[str, list[Run]]) -> str:
     """The command that makes these runs: their recipe, heads and seeds, and what was changed in the recipe.
 
     Runs of heads that had more seeds than others are made by it too.
     """
-    config = config_of(next(iter(runs.values()))[0])
-    heads = ",".join(head_text(config_of(found[0]).head) for found in runs.values())
+    config = next(iter(runs.values()))[0].settings
+    heads = ",".join(str(found[0].settings.head.spec) for found in runs.values())
     words = ["arcwise", "compare", config.recipe, "--heads", heads, "--seeds", str(max(map(len, runs.values())))]
-    known = flat(dataclasses.asdict(recipe(config.recipe))) if config.recipe in RECIPES else {}
-    for key, value in flat(dataclasses.asdict(config)).items():
+    known = recipe(config.recipe).flat() if config.recipe in RECIPES else {}
+    for key, value in config.flat().items():
         if known.get(key) != value and not key.startswith("head.") and key not in ("seed", "recipe", "init"):
             words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-    return folded(shlex.join(words))
+    return fold_command(shlex.join(words))
 
 
-def folded(command: str, width: int = 84) -> str:
+def fold_command(command: str, width: int = 84) -> str:
     """A long command over several lines, broken after commas and before options, as a shell joins it again."""
     lines = [""]
     for piece in re.findall(r"[^, ]+,?| ", command):

@@ -1,102 +1,138 @@
-"""Returns the files of a report: figures, animations, metrics.json, report.html, report.pdf, and a zip of all."""
+"""The files of a report: figures, animations, metrics.json, report.html, report.pdf, and a zip of all."""
 
 from __future__ import annotations
 
 import io
-import json
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arcwise.compare.table import as_json
 from arcwise.errors import ArcwiseError
-from arcwise.figures import image, offscreen
-from arcwise.figures.animation import Track, movie
-from arcwise.metrics.identification import has_linear_head
-from arcwise.records import read_json, write
-from arcwise.report.blocks import Film, Picture, Viewer
-from arcwise.report.content import content, counted, title
-from arcwise.report.drawings import WIDTHS, drawings, reach, run_series
-from arcwise.report.page import page
-from arcwise.report.paper import paper
-from arcwise.report.subject import Subject
-from arcwise.report.viewer import viewer_data
+from arcwise.figures import FIGURES, drawings
+from arcwise.figures.animation import Track, make_movie
+from arcwise.figures.canvas import CLASS_COLOURS, figure_bytes, offscreen, reach
+from arcwise.headspec import HeadSpec
+from arcwise.metrics.summary import MAIN_DUNN
+from arcwise.records import Comparison, write, write_json
+from arcwise.report.blocks import Film, PictureFile, Viewer
+from arcwise.report.content import content, count_of, title
+from arcwise.report.page import page_html
+from arcwise.report.paper import paper_pdf
+from arcwise.study.subject import Subject, epoch_indices, subject
+from arcwise.study.table import table_values
+from arcwise.study.viewer import viewer_data
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 FRAMES = 60  # of an animation, or one per epoch
-CORNER = "dunn-nearest-diameter-unit-95"
 
 
 def report(
-    about: Subject,
-    out: Path,
+    runs: Subject | str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
     *,
     html: bool = True,
     pdf: bool = True,
     archive: bool = False,
-    tell: Tell = lambda what: None,
+    tell: Say = lambda what: None,
 ) -> list[Path]:
+    """A report on finished runs or comparisons, in `out` (a comparison's own folder if not given); what was written.
+
+    >>> import tempfile, arcwise
+    >>> run = arcwise.train("digits-2d", tempfile.mkdtemp() + "/run", settings=["train.epochs=1"], device="cpu")
+    >>> report(run.path, run.path.parent / "report", pdf=False)[0].name
+    'report.html'
+    """
+    about = runs if isinstance(runs, Subject) else subject_of(runs)
+    paths = [about.first.path] if isinstance(runs, Subject) else path_list(runs)
+    folder = Path(out) if out is not None else default_folder(paths)
+    refuse_inside_run(folder)
+    return write_report(about, folder, html=html, pdf=pdf, archive=archive, tell=tell)
+
+
+def path_list(runs: str | Path | Sequence[str | Path]) -> list[Path]:
+    """One path or many as a list."""
+    return [Path(runs)] if isinstance(runs, str | Path) else [Path(path) for path in runs]
+
+
+def subject_of(runs: str | Path | Sequence[str | Path]) -> Subject:
+    """What the runs are about, with margins that can say what they make of a cosine."""
+    return subject(path_list(runs), psi=known_psi)
+
+
+def known_psi(head: HeadSpec, cos: float, norm: float) -> float | None:
+    """psi of a head whose margin is in the catalogue."""
+    from arcwise.heads import psi_at
+    from arcwise.margins import MARGINS
+
+    return psi_at(head, cos, norm) if head.name in MARGINS else None
+
+
+def default_folder(runs: list[Path]) -> Path:
+    """A comparison's own folder, or one beside a single run."""
+    first = runs[0]
+    return first if Comparison(first).exists() else first.parent / f"report-{first.name}"
+
+
+def write_report(about: Subject, out: Path, *, html: bool, pdf: bool, archive: bool, tell: Say) -> list[Path]:
     """Everything, written into `out`; the paths of what was written, the report first."""
     tell("measuring")
-    numbers = as_json(about.table, about.config.recipe)
+    numbers = table_values(about.table, about.config.recipe)
     if about.sweep_table is not None:
-        numbers["sweep"] = as_json(about.sweep_table, about.config.recipe)["metrics"]
-    if (out / "comparison.json").is_file() and (out / "metrics.json").is_file():  # the comparison's own table stays
-        numbers = {**read_json(out / "metrics.json"), "report": numbers}
-    written = [write(out / "metrics.json", json.dumps(numbers, indent=1))]
+        numbers["sweep"] = table_values(about.sweep_table, about.config.recipe)["metrics"]
+    # A comparison's own table stays as it is.
+    written = [write_json(out / ("report.json" if Comparison(out).exists() else "metrics.json"), numbers)]
     pictures = figures(about, out, tell=tell)
     films = animations(about, out, tell=tell)
     tell("writing the report")
-    view = Viewer(viewer_data(about), view_words(about)) if html else None
+    view = Viewer(viewer_data(about, CLASS_COLOURS), view_words(about)) if html else None
     blocks = content(about, pictures, films, view)
     runs = sum(map(len, about.runs.values()))
     version = about.first.about.get("versions", {}).get("arcwise", "")
-    said = f"{counted(runs, 'run')}, {time.strftime('%d %B %Y')}, arcwise {version}"
+    said = f"{count_of(runs, 'run')}, {time.strftime('%d %B %Y')}, arcwise {version}"
     reports = []
     if html:
-        reports.append(write(out / "report.html", page(title(about), said, blocks, out)))
+        reports.append(write(out / "report.html", page_html(title(about), said, blocks, out)))
     if pdf:
-        reports.append(write(out / "report.pdf", paper(title(about), said, blocks, out)))
+        reports.append(write(out / "report.pdf", paper_pdf(title(about), said, blocks, out)))
     written += [out / picture.file for many in pictures.values() for picture in many]
     written += [out / film.file for film in films]
     if archive:
-        reports.append(write(out / "report.zip", zipped(about, [*reports, *written], out)))
+        reports.append(write(out / "report.zip", zip_report(about, [*reports, *written], out)))
     return reports + written
 
 
 def figures(
-    about: Subject, out: Path, *, only: str = "", kinds: tuple[str, ...] = ("png",), tell: Tell
-) -> dict[str, list[Picture]]:
+    about: Subject, out: Path, *, only: str = "", kinds: tuple[str, ...] = ("png",), tell: Say
+) -> dict[str, list[PictureFile]]:
     """Every picture as a file, by name."""
     offscreen()
-    found: dict[str, list[Picture]] = {}
+    found: dict[str, list[PictureFile]] = {}
     for drawing in drawings(about, only=only):
         tell(f"drawing {drawing.name}")
         many = found.setdefault(drawing.name, [])
         file = f"figures/{drawing.name}{f'-{len(many) + 1}' if many else ''}"
         for kind in kinds[1:]:
-            write(out / f"{file}.{kind}", image(drawing.figure, kind, close=False))
-        write(out / f"{file}.{kinds[0]}", image(drawing.figure, kinds[0]))
-        many.append(Picture(f"{file}.{kinds[0]}", drawing.caption, WIDTHS.get(drawing.name, 1.0)))
+            write(out / f"{file}.{kind}", figure_bytes(drawing.figure, kind, close=False))
+        write(out / f"{file}.{kinds[0]}", figure_bytes(drawing.figure, kinds[0]))
+        many.append(PictureFile(f"{file}.{kinds[0]}", drawing.caption, FIGURES[drawing.name].width))
     return found
 
 
-def animations(about: Subject, out: Path, *, tell: Tell) -> list[Film]:
+def animations(about: Subject, out: Path, *, tell: Say) -> list[Film]:
     """The cloud over the epochs, for each part that was kept, two heads side by side."""
     heads = [about.heads[0], about.heads[-1]] if len(about.heads) > 1 else about.heads
-    plain = [head for head in about.heads if head == "softmax"][:1]
-    arc = [head for head in about.heads if head.startswith("ArcFace")][:1]
+    plain, arc = about.heads_named("softmax")[:1], about.heads_named("arcface")[:1]
     heads = plain + arc if plain and arc else heads
     films = []
     for part in ("test", "validation", "train"):
         if part == "test" and about.config.data.validation:
             continue
-        tracks = [found for head in heads if (found := track(about, head, part)) is not None]
+        tracks = [found for head in heads if (found := animation_track(about, head, part)) is not None]
         if len(tracks) < len(heads) or about.dim not in (2, 3):
             continue
         tell(f"animating {part}")
-        made = movie(tracks, between=max(1, FRAMES // len(tracks[0].snapshots)))
+        made = make_movie(tracks, between=max(1, FRAMES // len(tracks[0].snapshots)))
         write(out / f"animations/{part}.gif", made.gif())
         write(out / f"animations/{part}.png", made.poster)
         film = made.mp4()
@@ -108,19 +144,20 @@ def animations(about: Subject, out: Path, *, tell: Tell) -> list[Film]:
     return films
 
 
-def track(about: Subject, head: str, part: str) -> Track | None:
+def animation_track(about: Subject, head: str, part: str) -> Track | None:
     """One head's snapshots with epoch, accuracy and Dunn index in the corner."""
     found = about.snapshots(head, part)
     if len(found) < 2:
         return None
     words = []
-    for e, indices in zip(found, run_series(about.runs[head][0], part), strict=True):
+    for e, indices in zip(found, epoch_indices(about.runs[head][0], part), strict=True):
         facts = e.about or {}
         accuracy = f"accuracy {facts.get('accuracy', float('nan')):.2%}"
-        words.append(f"epoch {facts.get('epoch', '?')}\n{accuracy}\nDunn {indices[CORNER]:.2f}")
+        words.append(f"epoch {facts.get('epoch', '?')}\n{accuracy}\nDunn {indices[MAIN_DUNN]:.2f}")
     last = found[-1]
-    free = last.dim == 2 or has_linear_head(last)
-    return Track(head, found, words, reach(last.x) if free else 0.0)
+    free = last.dim == 2 or about.specs[head].linear
+    centres = [None if (one := about.centres_at(head, e)) is None else one.w for e in found]
+    return Track(head, found, centres, words, reach(last.x) if free else 0.0)
 
 
 def view_words(about: Subject) -> str:
@@ -132,11 +169,9 @@ def view_words(about: Subject) -> str:
     return f"To turn by hand: {shown}, directions only for normalised heads. Drag, zoom{hover}."
 
 
-def zipped(about: Subject, files: list[Path], out: Path) -> bytes:
+def zip_report(about: Subject, files: list[Path], out: Path) -> bytes:
     """One archive: the report, its figures and numbers, and the code that made them."""
-    import arcwise
-
-    buffer, package = io.BytesIO(), Path(arcwise.__file__).parent
+    buffer, package = io.BytesIO(), Path(__file__).parents[1]
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:
             archive.write(path, path.relative_to(out))
@@ -144,7 +179,7 @@ def zipped(about: Subject, files: list[Path], out: Path) -> bytes:
             archive.write(path, Path("code") / "arcwise" / path.relative_to(package))
         for runs in about.runs.values():
             for run in runs:
-                for name in ("config.json", "metrics.json", "journal.jsonl"):
+                for name in ("config.json", "result.json", "metrics.json", "journal.jsonl"):
                     if (run.path / name).is_file():
                         archive.write(run.path / name, Path("runs") / run.path.name / name)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Returns the illustrated page of the margins: Markdown, with one figure per margin in a folder beside it."""
+"""The illustrated page of the margins: Markdown, with one figure per margin in a folder beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from arcwise.curves import portrait
 from arcwise.errors import ArcwiseError
-from arcwise.figures import image, margin_portrait
+from arcwise.figures.canvas import figure_bytes
+from arcwise.figures.margin_portrait import draw_portrait
 from arcwise.margins import MARGINS
 from arcwise.records import write
 
@@ -21,11 +22,11 @@ def write_page(path: Path) -> Iterator[Path]:
     if importlib.util.find_spec("matplotlib") is None:
         raise ArcwiseError('figures need matplotlib: pip install "arcwise[figures]"')
     for name in MARGINS:
-        yield write(path.with_suffix("") / f"{name}.png", image(margin_portrait.draw(portrait(name))))
+        yield write(path.with_suffix("") / f"{name}.png", figure_bytes(draw_portrait(portrait(name))))
     yield write(path, page_text(path.stem))
 
 
-def row(name: str) -> dict[str, str]:
+def margin_row(name: str) -> dict[str, str]:
     """One margin in words."""
     kind = MARGINS[name]
     defaults = ", ".join(
@@ -44,7 +45,7 @@ def row(name: str) -> dict[str, str]:
 def page_text(folder: str) -> str:
     """The words of the page."""
     parts = [INTRODUCTION]
-    for entry in map(row, MARGINS):
+    for entry in map(margin_row, MARGINS):
         kind = MARGINS[entry["name"]]
         rest = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[1:]
         prose = next((p for p in rest if not p.startswith(">>>")), "")

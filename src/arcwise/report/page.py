@@ -1,4 +1,4 @@
-"""Returns the report as one HTML file that needs nothing else: pictures, animations, formulas and scripts inside."""
+"""The report as one HTML file that needs nothing else: pictures, animations, formulas and scripts inside."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from arcwise.errors import ArcwiseError
-from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
+from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, PictureFile, TableRows, Viewer
 
 
-def page(title: str, subtitle: str, blocks: list[Block], folder: Path) -> str:
+def page_html(title: str, subtitle: str, blocks: list[Block], folder: Path) -> str:
     """The whole page; `folder` holds figures/ and animations/."""
     body, contents, section = [], [], 0
     for block in blocks:
@@ -58,7 +58,7 @@ def _(block: Formula, folder: Path) -> str:
 
 
 @render.register
-def _(block: Rows, folder: Path) -> str:
+def _(block: TableRows, folder: Path) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in block.header)
     rows = []
     for i, row in enumerate(block.rows):
@@ -73,7 +73,7 @@ def _(block: Rows, folder: Path) -> str:
 
 
 @render.register
-def _(block: Picture, folder: Path) -> str:
+def _(block: PictureFile, folder: Path) -> str:
     words, style = html.escape(block.caption, quote=True), f"width: {100 * block.width:g}%"
     shown = f'<img loading="lazy" style="{style}" alt="{words}" src="{inside(folder / block.file)}">'
     return f"<figure>{shown}<figcaption>{inline(block.caption)}</figcaption></figure>"
@@ -114,11 +114,11 @@ def inside(path: Path) -> str:
 def formula_svg(typst: str) -> str:
     """A formula as a picture made of lines."""
     source = f"#set page(width: auto, height: auto, margin: 2pt, fill: none)\n#set text(size: 12pt)\n$ {typst} $"
-    svg = compiler()(source.encode(), format="svg").decode()
+    svg = typst_compiler()(source.encode(), format="svg").decode()
     return svg.replace("<svg ", '<svg role="img" ', 1)
 
 
-def compiler() -> Callable[..., bytes]:
+def typst_compiler() -> Callable[..., bytes]:
     """Typst's compiler: it sets the formulas of the page, and the paper."""
     try:
         import typst

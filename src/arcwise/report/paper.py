@@ -1,4 +1,4 @@
-"""Returns the report as a PDF, set by Typst."""
+"""The report as a PDF, set by Typst."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from arcwise.errors import ArcwiseError
-from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, Picture, Rows, Viewer
-from arcwise.report.page import compiler
+from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, PictureFile, TableRows, Viewer
+from arcwise.report.page import typst_compiler
 
-SETTINGS = """
+PAPER_SETTINGS = """
 #set document(title: PLAIN)
 #set page(paper: "a4", margin: (x: 2.1cm, y: 2.2cm), numbering: "1", header: context {
   if counter(page).get().first() > 1 [#set text(8.5pt, fill: gray); TITLE #h(1fr) arcwise] })
@@ -36,11 +36,15 @@ SETTINGS = """
 """
 
 
-def paper(title: str, subtitle: str, blocks: list[Block], folder: Path) -> bytes:
+def paper_pdf(title: str, subtitle: str, blocks: list[Block], folder: Path) -> bytes:
     """The PDF; `folder` holds figures/ and animations/."""
-    compiled = compiler()
+    compiled = typst_compiler()
     quoted = '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    head = SETTINGS.replace("PLAIN", quoted).replace("SUBTITLE", escaped(subtitle)).replace("TITLE", escaped(title))
+    head = (
+        PAPER_SETTINGS.replace("PLAIN", quoted)
+        .replace("SUBTITLE", escape_typst(subtitle))
+        .replace("TITLE", escape_typst(title))
+    )
     source = head + "\n\n".join(filter(None, (typeset(block) for block in blocks)))
     beside = folder / ".report.typ"  # Typst finds pictures beside its source
     try:
@@ -60,45 +64,51 @@ def typeset(block: Any) -> str:
 
 @typeset.register
 def _(block: Heading) -> str:
-    return f"{'=' * block.level} {escaped(block.text)}"
+    return f"{'=' * block.level} {escape_typst(block.text)}"
 
 
 @typeset.register
 def _(block: Paragraph) -> str:
-    return escaped(block.text)
+    return escape_typst(block.text)
 
 
 @typeset.register
 def _(block: Formula) -> str:
-    return f"{escaped(block.words)}\n$ {block.typst} $"
+    return f"{escape_typst(block.words)}\n$ {block.typst} $"
 
 
 @typeset.register
-def _(block: Rows) -> str:
+def _(block: TableRows) -> str:
     columns = len(block.header)
     wide = columns > 4
     align = "(x, y) => if x == 0 { left } else { right }"
-    cells = [f"table.header({', '.join(f'[*{escaped(name)}*]' for name in block.header)})"] if any(block.header) else []
+    cells = (
+        [f"table.header({', '.join(f'[*{escape_typst(name)}*]' for name in block.header)})"]
+        if any(block.header)
+        else []
+    )
     for i, row in enumerate(block.rows):
-        cells += [f"[*{escaped(v)}*]" if (i, j) in block.strong else f"[{escaped(v)}]" for j, v in enumerate(row)]
+        cells += [
+            f"[*{escape_typst(v)}*]" if (i, j) in block.strong else f"[{escape_typst(v)}]" for j, v in enumerate(row)
+        ]
     sizes = "(" + ", ".join(["1fr"] + ["auto"] * (columns - 1)) + ")" if any(block.header) else "(auto, 1fr)"
     if not any(block.header):
         align = "left"
     lines = "stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt)"
     table = f"table(columns: {sizes}, align: {align}, {lines}, {', '.join(cells)})"
     text = f"#set text(size: {'7.6pt' if wide else '8.6pt'})\n#set par(justify: false)"
-    return f"#[{text}\n#figure({table}, caption: [{escaped(block.caption)}])]"
+    return f"#[{text}\n#figure({table}, caption: [{escape_typst(block.caption)}])]"
 
 
 @typeset.register
-def _(block: Picture) -> str:
-    return f'#figure(image("{block.file}", width: {100 * block.width:g}%), caption: [{escaped(block.caption)}])'
+def _(block: PictureFile) -> str:
+    return f'#figure(image("{block.file}", width: {100 * block.width:g}%), caption: [{escape_typst(block.caption)}])'
 
 
 @typeset.register
 def _(block: Film) -> str:
     words = f"Last frame of {block.file}. {block.caption}"
-    return f'#figure(image("{block.poster}", width: 85%), caption: [{escaped(words)}])'
+    return f'#figure(image("{block.poster}", width: 85%), caption: [{escape_typst(words)}])'
 
 
 @typeset.register
@@ -113,7 +123,7 @@ def _(block: Viewer) -> str:
     return ""
 
 
-def escaped(text: str) -> str:
+def escape_typst(text: str) -> str:
     """Text with Typst's own signs made harmless; code words stay code."""
     parts = re.split(r"(`[^`]+`)", text)
     return "".join(

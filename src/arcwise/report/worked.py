@@ -1,4 +1,4 @@
-"""Returns the worked examples of a report: small numbers to check by hand, computed as they are shown."""
+"""The worked examples of a report: small numbers to check by hand, computed as they are shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from arcwise.report.blocks import Block, Heading, Paragraph, Rows
+from arcwise.report.blocks import Block, Heading, Paragraph, TableRows
 
 CENTRES = np.array([[0.96, 0.37], [-0.67, -0.33], [0.31, 1.03], [0.45, -0.77], [-0.66, 0.59]])
 SAMPLE = np.array([18.14, 2.41])
@@ -20,12 +20,12 @@ def softmax(z: np.ndarray) -> np.ndarray:
     return e / e.sum()
 
 
-def listed(values: np.ndarray, digits: int = 2) -> list[str]:
+def decimals(values: np.ndarray, digits: int = 2) -> list[str]:
     """Numbers as text."""
     return [f"{value:.{digits}f}" for value in values]
 
 
-def blocks(m: float = 0.5) -> list[Block]:
+def worked_examples(m: float = 0.5) -> list[Block]:
     """The examples, in the order a reader meets them."""
     logits = CENTRES @ SAMPLE
     arc = (ARC_CENTRES / np.linalg.norm(ARC_CENTRES, axis=1, keepdims=True)) @ (ARC_SAMPLE / np.linalg.norm(ARC_SAMPLE))
@@ -39,14 +39,14 @@ def blocks(m: float = 0.5) -> list[Block]:
             f"probability of {softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with "
             f"powers of 10 instead of e: {softmax(logits * math.log(10))[0]:.2f}."
         ),
-        Rows(
+        TableRows(
             ["class", "0", "1", "2", "3", "4"],
-            [["centre", *(f"({a:g}, {b:g})" for a, b in CENTRES)], ["logit", *listed(logits)]],
+            [["centre", *(f"({a:g}, {b:g})" for a, b in CENTRES)], ["logit", *decimals(logits)]],
             "One sample, five centres: logits are dot products.",
         ),
         Paragraph(
             "softmax(1, -1, 0.5, -0.25, 3) = "
-            + ", ".join(listed(softmax(np.array([1, -1, 0.5, -0.25, 3])), 3))
+            + ", ".join(decimals(softmax(np.array([1, -1, 0.5, -0.25, 3])), 3))
             + ": it keeps the order and shares out one."
         ),
         Paragraph(
@@ -60,12 +60,12 @@ def blocks(m: float = 0.5) -> list[Block]:
             "not cosines until both sides are divided by their lengths. Done so, class 0 has the cosine "
             f"{arc[0]:.2f} and, under m = {m:g}, the logit cos(theta + m) = {math.cos(theta + m):.2f} (times s)."
         ),
-        Rows(
+        TableRows(
             ["class", "0", "1", "2", "3", "4"],
             [
                 ["centre", *(f"({a:g}, {b:g})" for a, b in ARC_CENTRES)],
-                ["dot product", *listed(ARC_CENTRES @ ARC_SAMPLE)],
-                ["cosine", *listed(arc)],
+                ["dot product", *decimals(ARC_CENTRES @ ARC_SAMPLE)],
+                ["cosine", *decimals(arc)],
             ],
             "Dot products and cosines of the same sample.",
         ),

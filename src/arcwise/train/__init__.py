@@ -1,4 +1,4 @@
-"""Returns Runs: `train` takes a configuration to a finished, resumable folder."""
+"""Training: `train` takes a configuration to a finished, resumable folder."""
 
 from arcwise.train.loop import train as train
 

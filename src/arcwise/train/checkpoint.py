@@ -1,4 +1,4 @@
-"""Returns the newest whole state of training from a Run's folder, and writes it: tensors and numbers, no pickle."""
+"""The newest whole state of training from a Run's folder, and writes it: tensors and numbers, no pickle."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
-from arcwise.model import packed, read_weights
-from arcwise.records import FORMAT, Run, write
+from arcwise.model import load_tensors, save_tensors
+from arcwise.records import FORMAT, Run
 
 KEPT = 2
 
@@ -34,7 +34,7 @@ class Progress:
     stopped: bool = False
 
 
-def save(
+def save_checkpoint(
     run: Run,
     progress: Progress,
     modules: dict[str, nn.Module],
@@ -48,26 +48,26 @@ def save(
             tensors |= {f"{name}.{number}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
     tensors |= random_state(device)
     meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
-    path = write(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", packed(tensors, meta))
-    for old in existing(run)[:-KEPT]:
+    path = save_tensors(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", tensors, meta)
+    for old in checkpoints_of(run)[:-KEPT]:
         with contextlib.suppress(OSError):
             old.unlink()
     return path
 
 
-def existing(run: Run) -> list[Path]:
+def checkpoints_of(run: Run) -> list[Path]:
     """The checkpoints of a run, oldest first."""
     return sorted((run.path / "checkpoints").glob("step-*.safetensors"))
 
 
-def restore(
+def restore_checkpoint(
     run: Run, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], device: torch.device
 ) -> Progress | None:
     """Where the newest readable checkpoint left off, with all state put back; None when there never was one."""
-    paths = existing(run)
+    paths = checkpoints_of(run)
     for path in reversed(paths):
         try:
-            tensors, meta = read_weights(path)
+            tensors, meta = load_tensors(path)
             progress = Progress(**json.loads(meta["progress"]))
         except (ArcwiseError, KeyError, ValueError, TypeError):
             path.rename(path.with_suffix(".damaged"))  # the one before it is as good, only older

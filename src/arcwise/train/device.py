@@ -1,4 +1,4 @@
-"""Returns the device to train on, its name, and the settings that make its products fast."""
+"""The device to train on, its name, and the settings that make its products fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from arcwise.errors import ArcwiseError
 
 
-def chosen_device(name: str) -> torch.device:
+def device_for(name: str) -> torch.device:
     """The device of this name; "auto" is the best there is."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -23,7 +23,7 @@ def chosen_device(name: str) -> torch.device:
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
 
-def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
+def made_current(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Makes a GPU the one that streams, recordings and random numbers belong to, while it is entered."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 

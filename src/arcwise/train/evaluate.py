@@ -1,26 +1,58 @@
-"""Returns what a model and its head are worth on a set: embeddings, and margin-free accuracy, loss and angles."""
+"""What a model and its head are worth on the parts of a set, from images that are brought to the device once."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
+import numpy as np
 import torch
+from jaxtyping import Float
 
+from arcwise.data import Images, Loader, Splits
+from arcwise.data.images import spread_rows
+from arcwise.embed import BATCH
 from arcwise.heads import Head, LinearHead
-from arcwise.records import Embeddings
+from arcwise.model import Embedder
+from arcwise.records import Prototypes
 from arcwise.sphere import angle
 
 BLOCK = 4096
+SNAPSHOT, OF_TRAINING = 5_000, 2_000  # images of a part that are kept of each epoch
+
+
+class Evaluation:
+    """The parts of a set as they are judged again and again: each has one loader, made when it is first needed."""
+
+    def __init__(self, splits: Splits, device: torch.device):
+        self.splits, self.device = splits, device
+        self.loaders: dict[str, Loader] = {}
+
+    def images(self, part: str) -> Images:
+        """A part by its name; "some of" it are as many images as a snapshot keeps."""
+        name = part.removeprefix("some of ")
+        images = self.splits.part(name)
+        return images if name == part else images.take(snapshot_rows(name, len(images)))
+
+    def rows(self, model: Embedder, part: str, *, mirror: bool = False, amp: bool = False) -> Float[np.ndarray, "n d"]:
+        """The embeddings of a part, in its order."""
+        if part not in self.loaders:
+            look = model.preprocessing
+            self.loaders[part] = Loader(self.images(part), mean=look.mean, std=look.std, device=self.device)
+        found = [
+            model.encode_batch(batch.x, mirror=mirror, amp=amp).cpu() for batch in self.loaders[part].in_order(BATCH)
+        ]
+        return torch.cat(found).numpy() if found else np.zeros((0, model.dim), np.float32)
+
+
+def snapshot_rows(part: str, n: int) -> np.ndarray:
+    """Which images of a part a snapshot keeps."""
+    return spread_rows(n, OF_TRAINING if part == "train" else SNAPSHOT)
 
 
 @torch.no_grad()
-def judged(head: Head | LinearHead, embeddings: Embeddings) -> dict[str, float]:
+def judge(head: Head | LinearHead, x: Float[np.ndarray, "n d"], y: np.ndarray) -> dict[str, float]:
     """Accuracy, loss, mean angles (radians) to the own and the nearest other centre; no margin but in the loss."""
     sums = torch.zeros(4, dtype=torch.float64)
     device = head.weight.device
-    x, y = torch.from_numpy(embeddings.x), torch.from_numpy(embeddings.y)
-    for rows, labels in zip(x.split(BLOCK), y.split(BLOCK), strict=True):
+    for rows, labels in zip(torch.from_numpy(x).split(BLOCK), torch.from_numpy(y).split(BLOCK), strict=True):
         scores = head.score(rows.to(device), labels.to(device))
         parts = (scores.correct, scores.loss, angle(scores.cos_y), angle(scores.cos_other))
         sums += torch.stack([part.double().sum() for part in parts]).cpu()
@@ -28,12 +60,10 @@ def judged(head: Head | LinearHead, embeddings: Embeddings) -> dict[str, float]:
     return dict(zip(("accuracy", "loss", "angle_own", "angle_other"), means, strict=True))
 
 
-def with_prototypes(embeddings: Embeddings, head: Head | LinearHead, about: dict[str, Any]) -> Embeddings:
-    """The embeddings together with the head's centres, for all that is drawn and measured later."""
+def prototypes_of(head: Head | LinearHead, names: tuple[str, ...], model: str) -> Prototypes:
+    """The head's centres as a record."""
     bias = getattr(head, "bias", None)
-    return dataclasses.replace(
-        embeddings,
-        prototypes=head.weight.detach().float().cpu().numpy(),
-        bias=None if bias is None else bias.detach().float().cpu().numpy(),
-        about=about,
-    )
+    return Prototypes(
+        head.weight.detach().float().cpu().numpy(), None if bias is None else bias.detach().float().cpu().numpy(),
+        head.spec, names, model,
+    )  # fmt: skip

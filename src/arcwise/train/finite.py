@@ -1,4 +1,4 @@
-"""Returns whether a step may be taken: loss and gradients are checked on the device before the optimiser moves."""
+"""Whether a step may be taken: loss and gradients are checked on the device before the optimiser moves."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
+from arcwise.optim import Inside
 
 
 class Guard:
-    """Holds the optimiser back from the first step on whose loss or gradient is not finite.
+    """Holds the optimisers back from the first step on whose loss or gradient is not finite.
 
-    On a GPU the answer stays there: the fused optimisers read it (`found_inf`) and leave every weight as it is, and
-    the loop asks for it once per group of steps. Elsewhere the question is asked at once.
+    On a GPU the answer stays there, in `bad`, and nobody waits for it: torch's fused optimisers read it as their
+    `found_inf` and leave every weight as it is, an optimiser inside the backward pass as its `hold`, and the loop asks
+    for it once per group of steps. Elsewhere the question is asked at once.
     """
 
-    def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device):
-        self.optimiser, self.device = optimiser, device
+    def __init__(self, optimiser: torch.optim.Optimizer, inside: Inside | None, device: torch.device):
         self.bad = torch.zeros((), device=device)
         self.first = torch.zeros((), device=device, dtype=torch.int64)
         self.on_device = device.type == "cuda"
         if self.on_device:
             optimiser.found_inf = self.bad  # type: ignore[attr-defined]
+        if inside is not None:
+            inside.hold = self.bad
 
     def admit(self, loss: Tensor, norm: Tensor, step: int) -> bool:
         """Whether the caller may step; on a GPU always, because there the optimiser itself is held back."""
@@ -47,7 +50,7 @@ def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[arg-type]
 
 
-def clip(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
+def clip_gradients(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
     """Shortens the whole gradient to `most` where it is longer."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     torch._foreach_mul_(gradients, (most / (norm + 1e-12)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
@@ -74,7 +77,7 @@ def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) ->
     return "nothing in a repetition of the step", "the step was not finite once and is when repeated"
 
 
-def stopped(step: int, found: tuple[str, str], lr: float, checkpoint: str, *, inside: bool) -> ArcwiseError:
+def stop_message(step: int, found: tuple[str, str], lr: float, checkpoint: str, *, inside: bool) -> ArcwiseError:
     """The error that ends a training that went out of bounds; prototypes that step inside may have moved before."""
     name, cause = found
     still = "No weight of the network has" if inside else "No weight has"

@@ -1,4 +1,4 @@
-"""Returns nothing, writes everything: a Run's journal, one JSON line at a time, and TensorBoard's files on request."""
+"""A Run's journal, one JSON line at a time, and TensorBoard's files on request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Journal:
 
     def write(self, kind: str, **values: Any) -> None:
         """One line of this kind; numbers that are not finite become null."""
-        entry = {"kind": kind, **{key: plain(value) for key, value in values.items()}}
+        entry = {"kind": kind, **{key: rounded(value) for key, value in values.items()}}
         try:
             with self.path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
@@ -45,7 +45,7 @@ def stays(entry: Mapping[str, Any], progress: Progress) -> bool:
     return step < progress.step or (step == progress.step and not (unfinished and entry["kind"] == "steps"))
 
 
-def plain(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """A number rounded to six digits, so that lines stay short; not a number is null."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Returns a finished Run: data, network and head brought together, stepped, watched, saved, and resumed exactly."""
+"""Training: data, network and head brought together, stepped, watched, saved, and resumed exactly."""
 
 from __future__ import annotations
 
@@ -6,89 +6,119 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from arcwise.config import Config
+from arcwise.config import Config, override
 from arcwise.data import Batch, Loader, Splits, load
-from arcwise.data.samplers import order, stream
-from arcwise.embed import embed, has_bf16
-from arcwise.errors import ArcwiseError
+from arcwise.data.samplers import epoch_order, stream
+from arcwise.data.sources import splits_from
+from arcwise.errors import ArcwiseError, Interrupted, NotFinite
 from arcwise.heads import Head
-from arcwise.model import Embedder
-from arcwise.records import Embeddings, Run
-from arcwise.sphere import length
-from arcwise.train import checkpoint, finite, results
-from arcwise.train.checkpoint import Progress
-from arcwise.train.device import chosen_device, current, device_name, fast_products
-from arcwise.train.evaluate import judged
+from arcwise.model import Embedder, has_bf16
+from arcwise.recipes import recipe
+from arcwise.records import Run
+from arcwise.train import finite, results
+from arcwise.train.checkpoint import Progress, checkpoints_of, restore_checkpoint, save_checkpoint
+from arcwise.train.device import device_for, device_name, fast_products, made_current
+from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener
-from arcwise.train.optim import Average, optimiser, prototypes_inside
+from arcwise.train.optim import Average, build_optimiser, prototypes_inside
 from arcwise.train.recording import Recording
-from arcwise.train.schedule import margin_strength, rate
+from arcwise.train.schedule import Pace
 from arcwise.train.setup import (
-    built,
-    check_same_images,
+    NOTHING_GIVEN,
+    Given,
+    build,
     circumstances,
-    fingerprint,
-    fitted_to,
-    head_text,
-    resolved,
+    fit_to_model,
+    resolve,
     same_config,
     start_at_class_means,
 )
-from arcwise.train.signals import Interrupted, Signals
+from arcwise.train.signals import Signals
 from arcwise.train.tally import Tally
 
 
 def train(
-    config: Config,
-    out: str | Path,
+    config: Config | str,
+    out: str | Path | None = None,
     *,
+    settings: Iterable[str] = (),
+    model: nn.Module | None = None,
+    head: nn.Module | str | None = None,
+    data: object = None,
     resume: bool = False,
     device: str = "auto",
-    splits: Splits | None = None,
     data_dir: str | Path | None = None,
     listener: Listener | None = None,
+    command: str = "",
 ) -> Run:
-    """The finished run in folder `out`; with `resume`, the one that is there is gone on with, to the same end.
+    """The finished run in folder `out` (runs/RECIPE-HEAD-SEED if not given), from a configuration or a recipe's name.
 
-    `splits` takes the place of the data that the configuration names. `listener` is told what the journal is.
+    `settings` change it, as in "train.epochs=5". In the place of what the configuration names you may hand over your
+    own `model`, (b, channels, side, side) -> (b, d), your own `head` (a Head, a LinearHead, a margin, or text) and your
+    own `data`: a pair (pixels, labels) of uint8 images, or {"train": ..., "test": ...} of such. With `resume`, the run
+    that is there is gone on with, to the same end; what was handed over is handed over again. `listener` is told what
+    the journal is, `command` is what a person types to go on.
 
     >>> import tempfile
-    >>> from arcwise.recipes import recipe
-    >>> from arcwise.config import overridden
-    >>> run = train(overridden(recipe("digits-2d"), ["train.epochs=2"]), tempfile.mkdtemp() + "/run", device="cpu")
-    >>> run.metrics["epochs"]
+    >>> run = train("digits-2d", tempfile.mkdtemp() + "/run", settings=["train.epochs=2"], device="cpu")
+    >>> run.result["epochs"]
     2
     """
-    run, place = Run(Path(out)), chosen_device(device)
+    config = override(recipe(config) if isinstance(config, str) else config, settings)
+    if isinstance(head, str):
+        config, head = override(config, [f"head.name={head}"]), None
+    given, place = Given(model, head, data), device_for(device)
+    if data is not None:
+        config = replace(config, data=replace(config.data, source="given"))
+    run = Run(Path(out) if out is not None else default_folder(config, given))
     if not resume:
         run.refuse_existing()
     run.refuse_strangers()
-    with run.locked(), current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+    with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         start = Embedder.load(config.init) if config.init else None
-        config = fitted_to(config, start)
+        config = fit_to_model(config, start)
         if run.exists():
-            config = same_config(Run.open(out), config)
+            given.refuse_others(Run.open(run.path))
+            config = same_config(run, config, given)
             if run.finished and run.model.is_file():
                 return run
             run.sweep()
-        splits = splits or load(config.data, data_dir=data_dir, tell=telling(listener))
-        config = resolved(config, splits)
+        splits = images_of(config, given, data_dir, listener)
+        config = resolve(config, splits, given)
         if run.exists():
-            check_same_images(run, splits)
-        trainer = Trainer(run, config, splits, device=place, listener=listener, start=start)
+            splits.refuse_others(run)
+        trainer = Trainer(run, config, splits, device=place, listener=listener, start=start, given=given)
         trainer.epoch_batches(0, 0)  # what cannot be trained is refused before the folder is taken
         if not run.exists():
-            told = circumstances(config, place)
-            Run.create(out, dataclasses.asdict(config), images=fingerprint(splits), **told)
+            told = circumstances(trainer.config, place, given, command)
+            about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
+            Run.create(run.path, dataclasses.asdict(trainer.config), **about)
         trainer.fit()
         return trainer.finish()
+
+
+def default_folder(config: Config, given: Given) -> Path:
+    """Where a run goes that nobody chose a folder for."""
+    head = given.told().get("head", config.head.kind).lower()
+    return Path("runs") / f"{config.recipe or 'own'}-{head}-{config.seed}"
+
+
+def images_of(config: Config, given: Given, data_dir: str | Path | None, listener: Listener | None) -> Splits:
+    """The images that were handed over, or those that the configuration names; what is on its way is told."""
+    if given.data is not None:
+        return splits_from(given.data, config.data)
+    tell = None
+    if listener is not None:
+        tell = lambda what, done, total: listener({"kind": "data", "what": what, "done": done, "total": total})  # noqa: E731
+    return load(config.data, data_dir=data_dir, tell=tell)
 
 
 class Trainer:
@@ -103,31 +133,33 @@ class Trainer:
         device: torch.device,
         listener: Listener | None = None,
         start: Embedder | None = None,
+        given: Given = NOTHING_GIVEN,
     ):
-        self.run, self.config, self.splits, self.device = run, config, splits, device
-        self.model, self.head = built(config, splits.train, start, device=device)
-        if start is not None and not checkpoint.existing(run):
+        self.run, self.splits, self.device, self.listener = run, splits, device, listener
+        self.model, self.head = build(config, splits, start, given, device=device)
+        self.config = replace(config, model=self.model.config) if given.model is not None else config
+        if start is not None and not checkpoints_of(run):
             start_at_class_means(self.model, self.head, splits.train)
         self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})
         self.average = Average(self.both, config.train.ema) if config.train.ema else None
-        self.prototypes = prototypes_inside(self.head, config.train) if config.head.inside else None
-        self.optimiser = optimiser(self.model, self.head, config.train)
+        self.inside = prototypes_inside(self.head, config.train) if config.head.inside else None
+        self.optimiser = build_optimiser(self.model, self.head, config.train)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         torch.manual_seed(stream("steps", config.seed))
-        self.progress = checkpoint.restore(run, self.modules, self.optimisers, device) or Progress()
-        self.guard = finite.Guard(self.optimiser, device)
-        if self.prototypes is not None:
-            self.prototypes.hold = self.guard.bad
+        self.progress = restore_checkpoint(run, self.modules, self.optimisers, device) or Progress()
+        self.guard = finite.Guard(self.optimiser, self.inside, device)
         self.forward = torch.compile(self.model) if config.train.compile else self.model
         look = self.model.preprocessing
         self.loader = Loader(splits.train, mean=look.mean, std=look.std, config=config.data, device=device)
+        self.evaluation = Evaluation(splits, device)
         self.batch = min(config.train.batch, len(splits.train))
         self.steps = len(splits.train) // self.batch  # in an epoch
         self.total = self.steps * config.train.epochs
+        heads = [results.model_and_head(both)[1] for both in self.modules.values()]
+        self.pace = Pace(config.train, self.optimiser, self.inside, heads, self.steps)
         self.amp = config.train.amp and has_bf16(device)
-        self.listener = listener
         self.recordings: dict[bool, Recording] = {}
-        self.lr, self.norm = 0.0, torch.zeros(())
+        self.norm = torch.zeros(())
         self.tally = Tally(self.progress.within, device)
         self.saved_at = self.clock_began = time.monotonic()
 
@@ -142,11 +174,80 @@ class Trainer:
         return {"model": self.both} | ({} if self.average is None else {"average": self.average.module})
 
     @property
+    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
+        """The optimisers by name: that of all weights, and that of prototypes where they have one of their own."""
+        return {"optimiser": self.optimiser} | ({"prototypes": self.inside} if self.inside is not None else {})
+
+    @property
     def final(self) -> nn.Module:
         """The network and the head that count: the averaged ones where there is an average."""
         return self.both if self.average is None else self.average.module
 
-    # ------------------------------------------------------------------------------------ the loop
+    # ------------------------------------------------------------------------------------ a step
+
+    def step(self, batch: Batch) -> None:
+        """One step: forward, backward, the check, then the weights move."""
+        config, step = self.config.train, self.progress.step + 1
+        self.pace.set(step)
+        loss, self.norm = self.forward_and_backward(batch)
+        if not self.guard.admit(loss, self.norm, step):
+            self.stop_for_numbers()
+        if config.clip:
+            finite.clip_gradients(self.parameters, self.norm, config.clip)
+        for optimiser in self.optimisers.values():
+            optimiser.step()
+        self.progress.step = step
+        if self.average is not None:
+            self.average.update(self.both, step)
+        if step % config.journal_every == 0:
+            self.close_group()
+
+    def forward_and_backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Loss and length of the gradient; on a GPU replayed from a recording, once nothing in it changes any more."""
+        options = self.config.train
+        if self.device.type != "cuda" or not options.record or options.compile or self.pace.strength != 1.0:
+            self.forget_gradients()
+            return self.backward(batch.x, batch.y)
+        rests = self.progress.step < options.frozen_epochs * self.steps
+        if rests not in self.recordings:
+            self.recordings = {rests: Recording(self.backward, self.forget_gradients)}
+        return self.recordings[rests](batch.x, batch.y)  # type: ignore[return-value]
+
+    def backward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean loss of a batch and the length of its gradient, which is left in the parameters.
+
+        A batch in several parts has the same loss, and the same gradient but for the batch norms.
+        """
+        total, parts = torch.zeros((), device=self.device), self.config.train.accumulate
+        for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
+            embedded = self.embedded(some)
+            try:
+                with self.mixed():  # the head lets nothing but fused products be in bf16
+                    outcome = self.head.losses(embedded, labels)
+            except NotFinite:  # on the CPU the head itself refuses embeddings out of bounds
+                self.stop_for_numbers()
+            loss = outcome[0].sum() / len(y)
+            loss.backward()
+            total += loss.detach()
+            self.tally.add(self.head, outcome, embedded.detach(), labels)
+        return total, finite.gradient_norm(self.parameters)
+
+    def embedded(self, x: Tensor) -> Tensor:
+        """The network's raw embeddings in float32, computed in bf16 where that is faster."""
+        if not self.config.train.channels_last:
+            x = x.clone(memory_format=torch.contiguous_format)
+        with self.mixed():
+            return self.forward(x).float()
+
+    def mixed(self) -> torch.autocast:
+        """bf16 where that is faster; casts are not kept, for a recording would keep them for good."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False)
+
+    def forget_gradients(self) -> None:
+        """No gradient is left from the step before."""
+        self.optimiser.zero_grad(set_to_none=True)
+
+    # ------------------------------------------------------------------------------------ all steps
 
     def fit(self) -> None:
         """Steps until the last epoch is over, or the validation accuracy has stopped rising."""
@@ -180,7 +281,7 @@ class Trainer:
     def epoch_batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch that are still to come."""
         seed, options = self.config.seed, self.config.train
-        rows = order(
+        rows = epoch_order(
             self.splits.train.y,
             options.sampling,
             batch=self.batch,
@@ -188,98 +289,6 @@ class Trainer:
             seed=stream("order", seed, epoch),
         )
         return self.loader.training(rows, seed=stream("augment", seed, epoch), first=first)
-
-    def step(self, batch: Batch) -> None:
-        """One step of the optimiser: forward, backward, the check, then the weights move."""
-        self.set_pace()
-        loss, self.norm = self.recorded(batch)
-        if not self.guard.admit(loss, self.norm, self.progress.step + 1):
-            self.stop_for_numbers()
-        if self.config.train.clip:
-            finite.clip(self.parameters, self.norm, self.config.train.clip)
-        for some in self.optimisers.values():
-            some.step()
-        self.progress.step += 1
-        if self.average is not None:
-            self.average.update(self.both, self.progress.step)
-        if self.progress.step % self.config.train.journal_every == 0:
-            self.close_group()
-
-    def set_pace(self) -> None:
-        """Learning rates and the margin's strength for the coming step."""
-        done = (self.progress.step + 1) / self.steps
-        self.lr = self.config.train.lr * rate(done, self.config.train)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.lr * group["share"]
-        if self.prototypes is not None:
-            self.prototypes.param_groups[0]["lr"] = self.lr * self.config.train.head_lr
-            self.prototypes.refresh()  # a recorded step reads its learning rate on the device
-        for both in self.modules.values():
-            head = results.pair(both)[1]
-            if isinstance(head, Head):
-                head.strength = margin_strength(done, self.config.train)
-
-    @property
-    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
-        """The optimisers by name: that of all weights, and that of prototypes where they have one of their own."""
-        return {"optimiser": self.optimiser} | ({"prototypes": self.prototypes} if self.prototypes is not None else {})
-
-    @property
-    def strength(self) -> float:
-        """How much of the margin holds; a linear head has none."""
-        return self.head.strength if isinstance(self.head, Head) else 1.0
-
-    def recorded(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Loss and length of the gradient; on a GPU replayed from a recording, once nothing in it changes any more."""
-        options = self.config.train
-        if self.device.type != "cuda" or not options.record or options.compile or self.strength != 1.0:
-            self.forget_gradients()
-            return self.backward(batch.x, batch.y)
-        rests = self.progress.step < options.frozen_epochs * self.steps
-        if rests not in self.recordings:
-            self.recordings = {rests: Recording(self.backward, self.forget_gradients)}
-        return self.recordings[rests](batch.x, batch.y)  # type: ignore[return-value]
-
-    def forget_gradients(self) -> None:
-        """No gradient is left from the step before."""
-        self.optimiser.zero_grad(set_to_none=True)
-
-    def backward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean loss of a batch and the length of its gradient, which is left in the parameters.
-
-        A batch in several parts has the same loss, and the same gradient but for the batch norms.
-        """
-        total, b = torch.zeros((), device=self.device), len(y)
-        parts = self.config.train.accumulate
-        for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
-            embedded = self.embedded(some)
-            outcome = self.judged_by_head(embedded, labels)
-            loss = outcome[0].sum() / b
-            loss.backward()
-            total += loss.detach()
-            self.tally.add(self.head, outcome, embedded.detach(), labels)
-        return total, finite.gradient_norm(self.parameters)
-
-    def embedded(self, x: Tensor) -> Tensor:
-        """The network's raw embeddings in float32, computed in bf16 where that is faster."""
-        if not self.config.train.channels_last:
-            x = x.clone(memory_format=torch.contiguous_format)
-        with self.mixed():
-            return self.forward(x).float()
-
-    def mixed(self) -> torch.autocast:
-        """bf16 where that is faster; casts are not kept, for a recording would keep them for good."""
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp, cache_enabled=False)
-
-    def judged_by_head(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The head's losses and its two cosines or logits; on the CPU it refuses embeddings out of bounds by itself."""
-        try:
-            with self.mixed():  # the head lets nothing but fused products be in bf16
-                return self.head.losses(x, y)
-        except ArcwiseError:
-            if bool(length(x.detach()).isfinite().all()):
-                raise
-            self.stop_for_numbers()
 
     def close_group(self) -> None:
         """One line of the journal for the steps since the last; here the loop waits for the device."""
@@ -289,8 +298,8 @@ class Trainer:
             self.read_clock()
             step = self.progress.step
             self.journal.write(
-                "steps", step=step, epoch=step / self.steps, **means, gradient=float(self.norm), lr=self.lr,
-                margin=self.strength, seconds=self.progress.seconds,
+                "steps", step=step, epoch=step / self.steps, **means, gradient=float(self.norm), lr=self.pace.lr,
+                margin=self.pace.strength, seconds=self.progress.seconds,
             )  # fmt: skip
             self.tally.clear()
 
@@ -317,13 +326,13 @@ class Trainer:
         self.enter_epoch(epoch)
         self.tally.pause(time.monotonic() - paused)  # the journal's speed is that of training
 
-    def evaluate(self, epoch: int) -> dict[str, Embeddings]:
+    def evaluate(self, epoch: int) -> dict[str, Any]:
         """The embeddings of the validation images (of the test images where there are none), judged in the journal."""
         config, progress = self.config.train, self.progress
         part = "validation" if self.splits.validation is not None else "test"
-        model, head = results.pair(self.final)
-        embeddings = embed(model, self.splits.parts[part], mirror=config.mirror, amp=self.amp)
-        found = judged(head, embeddings)
+        model, head = results.model_and_head(self.final)
+        x = self.evaluation.rows(model, part, mirror=config.mirror, amp=self.amp)
+        found = judge(head, x, self.splits.part(part).y)
         self.journal.write("evaluation", step=progress.step, epoch=epoch, part=part, **found)
         if found["accuracy"] > progress.best:
             progress.best, progress.best_epoch = found["accuracy"], epoch
@@ -331,19 +340,19 @@ class Trainer:
                 results.keep_best(self.run, self.final, epoch)
         elif config.patience and epoch - progress.best_epoch >= config.patience:
             progress.stopped = True
-        return {part: embeddings}
+        return {part: x}
 
-    def snapshot(self, epoch: int, known: dict[str, Embeddings] | None = None) -> None:
+    def snapshot(self, epoch: int, known: dict[str, Any] | None = None) -> None:
         """Embeddings of some images after an epoch, where asked for."""
         if self.config.train.snapshots:
-            results.snapshot(self.run, self.final, self.splits, epoch, self.origin, known or {})
+            results.keep_snapshot(self.run, self.final, self.evaluation, epoch, self.origin, known or {})
 
     # ------------------------------------------------------------------------------------ saving
 
     def save(self) -> Path:
         """A checkpoint of this very step."""
         self.progress.within = self.tally.sums.tolist()
-        path = checkpoint.save(self.run, self.progress, self.modules, self.optimisers, self.device)
+        path = save_checkpoint(self.run, self.progress, self.modules, self.optimisers, self.device)
         self.saved_at = time.monotonic()
         return path
 
@@ -368,8 +377,8 @@ class Trainer:
             "device": device_name(self.device), "seed": self.config.seed,
         }  # fmt: skip
         mirror = self.config.train.mirror
-        metrics = results.finish(self.run, self.final, self.splits, facts, self.origin, mirror=mirror)
-        self.journal.write("finished", **{"step": self.progress.step, **metrics["test"], "seconds": metrics["seconds"]})
+        result = results.keep_result(self.run, self.final, self.evaluation, facts, self.origin, mirror=mirror)
+        self.journal.write("finished", **{"step": self.progress.step, **result["test"], "seconds": result["seconds"]})
         return self.run
 
     # ------------------------------------------------------------------------------------ when it goes wrong
@@ -394,17 +403,17 @@ class Trainer:
             loss = self.head(x, batch.y)
             loss.backward()
         named = [(name.removeprefix("embedder."), p) for name, p in self.both.named_parameters()]
-        lr = self.config.train.lr * rate(step / self.steps, self.config.train)
-        kept = checkpoint.existing(self.run)
+        kept = checkpoints_of(self.run)
         last = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
-        raise finite.stopped(step, finite.diagnosis(x, loss, named), lr, last, inside=self.prototypes is not None)
+        found = finite.diagnosis(x, loss, named)
+        raise finite.stop_message(step, found, self.pace.lr_at(step), last, inside=self.inside is not None)
 
     # ------------------------------------------------------------------------------------ for others
 
     @property
     def origin(self) -> dict[str, Any]:
         """Where embeddings of this run come from."""
-        return {"source": self.config.data.source, "head": head_text(self.config.head), "seed": self.config.seed}
+        return {"source": self.config.data.source, "seed": self.config.seed}
 
     def outline(self) -> dict[str, Any]:
         """What a listener needs to know before the first step."""
@@ -412,12 +421,5 @@ class Trainer:
             "kind": "start", "total": self.total, "step": self.progress.step, "epochs": self.config.train.epochs,
             "steps_per_epoch": self.steps, "images": {name: len(part) for name, part in self.splits.parts.items()},
             "classes": self.splits.train.classes, "device": device_name(self.device), "out": str(self.run.path),
-            "head": head_text(self.config.head), "broken": self.splits.broken,
+            "head": str(self.head.spec), "broken": self.splits.broken,
         }  # fmt: skip
-
-
-def telling(listener: Listener | None):
-    """A data source's progress, passed on to the listener."""
-    if listener is None:
-        return None
-    return lambda what, done, total: listener({"kind": "data", "what": what, "done": done, "total": total})

@@ -1,4 +1,4 @@
-"""Returns the optimiser with its groups, and keeps the averaged copy of the weights."""
+"""The optimiser with its groups, and keeps the averaged copy of the weights."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from arcwise.model import Embedder
 from arcwise.optim import SGD, AdamW, Inside
 
 
-def optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+def build_optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """SGD with Nesterov's momentum, or AdamW; in one pass over memory where torch has that."""
     device = next(head.parameters()).device
     fused = True if device.type in ("cuda", "cpu") else None
     if config.optimiser == "adamw":
-        return torch.optim.AdamW(groups(model, head, config), lr=config.lr, fused=fused)
+        return torch.optim.AdamW(parameter_groups(model, head, config), lr=config.lr, fused=fused)
     nesterov = config.momentum > 0
     return torch.optim.SGD(
-        groups(model, head, config), lr=config.lr, momentum=config.momentum, nesterov=nesterov, fused=fused
+        parameter_groups(model, head, config), lr=config.lr, momentum=config.momentum, nesterov=nesterov, fused=fused
     )
 
 
@@ -32,7 +32,7 @@ def prototypes_inside(head: nn.Module, config: TrainConfig) -> Inside:
     return SGD(head, lr, momentum=config.momentum, weight_decay=decay, nesterov=config.momentum > 0)
 
 
-def groups(model: Embedder, head: nn.Module, config: TrainConfig) -> list[dict]:
+def parameter_groups(model: Embedder, head: nn.Module, config: TrainConfig) -> list[dict]:
     """Parameters by owner (backbone, neck, head) and by decay; `share` is each owner's part of the learning rate.
 
     Weight decay acts on matrices and convolutions, not on biases and the parameters of norms and activations.
@@ -60,18 +60,18 @@ class Average:
 
     def __init__(self, module: nn.Module, decay: float):
         self.module, self.decay = copy.deepcopy(module).eval().requires_grad_(False), decay
-        self.ours, self.ours_whole = kinds(self.module)
+        self.ours, self.ours_whole = averaged_and_copied(self.module)
 
     @torch.no_grad()
     def update(self, module: nn.Module, step: int) -> None:
         """Moves the average towards the weights."""
-        theirs, whole = kinds(module)
+        theirs, whole = averaged_and_copied(module)
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self.ours, theirs, 1.0 - decay)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_copy_(self.ours_whole, whole)  # pyright: ignore[reportPrivateImportUsage]
 
 
-def kinds(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+def averaged_and_copied(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """A module's tensors: those that can be averaged, and the whole numbers."""
     tensors = [t.detach() for t in (*module.parameters(), *module.buffers())]
     return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]

@@ -1,4 +1,4 @@
-"""Returns what a function of a batch returns, from kernels recorded once: a GPU then need not wait for Python."""
+"""What a function of a batch returns, from kernels recorded once: a GPU then need not wait for Python."""
 
 from __future__ import annotations
 

@@ -1,42 +1,75 @@
-"""Returns what a run is before its first step: the resolved configuration, the head, and the circumstances."""
+"""What a run is before its first step: the resolved configuration, the network, the head, and the circumstances."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import platform
-import shlex
 import subprocess
-import sys
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-import arcwise
 from arcwise.advise import advise
 from arcwise.config import Config, HeadConfig
 from arcwise.data import Images, Splits
+from arcwise.data.images import spread_rows
 from arcwise.data.samplers import stream
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
-from arcwise.model import Embedder, Preprocessing, some_rows
+from arcwise.model import Embedder
 from arcwise.ops import why_not
-from arcwise.records import Run
+from arcwise.records import Preprocessing, Run
 from arcwise.sphere import normalise
 from arcwise.train.device import device_name
+from arcwise.version import __version__
 
 CLASS_MEANS_FROM = 50_000  # images at most that prototypes of a fine-tuned model are taken from
 
 
-def resolved(config: Config, splits: Splits) -> Config:
+@dataclass(frozen=True)
+class Given:
+    """What a user hands over as objects, in the place of what the configuration names: all of it optional.
+
+    `model` is a network (b, channels, side, side) -> (b, d), `head` a Head, a LinearHead or a margin, `data` images as
+    `splits_from` takes them.
+    """
+
+    model: nn.Module | None = None
+    head: nn.Module | None = None
+    data: object = None
+
+    def told(self) -> dict[str, str]:
+        """What was handed over, in words, for the Run to tell."""
+        named = {name: getattr(self, name) for name in ("model", "head", "data")}
+        return {name: type(value).__name__ for name, value in named.items() if value is not None}
+
+    def refuse_others(self, run: Run) -> None:
+        """Raises where a run was begun with objects that are not here now, or the other way round."""
+        before, now = run.given, self.told()
+        for name in before.keys() - now.keys():
+            raise ArcwiseError(
+                f"{run.path} was begun with a {name} of your own ({before[name]}): hand it over again, as in "
+                f"arcwise.train(..., {name}=..., resume=True)."
+            )
+        for name in now.keys() - before.keys():
+            raise ArcwiseError(
+                f"{run.path} was begun without a {name} of your own: leave {name}= out, or choose another out."
+            )
+
+
+NOTHING_GIVEN = Given()
+
+
+def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Config:
     """The configuration with everything decided: the advisor's scale where none was given."""
     head, train = config.head, config.train
-    if not head.linear and head.s is None and not head.names_s:
+    if not head.linear and head.s is None and not head.names_s and not isinstance(given.head, Head | LinearHead):
         head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
     if config.train.patience and splits.validation is None:
         raise ArcwiseError("train.patience watches validation images: set data.validation=0.1 as well.")
@@ -56,30 +89,50 @@ def resolved(config: Config, splits: Splits) -> Config:
     return replace(config, head=head)
 
 
-def built(
-    config: Config, images: Images, start: Embedder | None, *, device: torch.device
+def build(
+    config: Config, splits: Splits, start: Embedder | None, given: Given = NOTHING_GIVEN, *, device: torch.device
 ) -> tuple[Embedder, Head | LinearHead]:
     """The network and the head, from one seed each: every head meets the same network."""
+    images = splits.train
     torch.manual_seed(stream("network", config.seed))
-    model = start
-    if model is None:
-        mean, std = images.mean_and_std()
-        look = Preprocessing(side=images.shape[0], channels=images.shape[2], mean=mean, std=std)
-        model = Embedder(config.model, preprocessing=look)
+    model = start or Embedder(config.model, preprocessing=preprocessing_of(splits), network=given.model)
     model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
     torch.manual_seed(stream("head", config.seed))
-    head = built_head(config.head, model.dim, images.classes)
+    head = build_head(config.head, model.dim, images.classes, given.head)
     if isinstance(head, Head):
         one = torch.empty(1, model.dim, device=device)
         if (problem := why_not(head.engine, one, moving=config.head.inside)) is not None:
             raise ArcwiseError(f"head.engine: {problem}")
     if config.train.margin_warmup and isinstance(head, Head) and has_more_than_psi(head):
         raise ArcwiseError(
-            f"train.margin_warmup raises psi from the cosine, and {config.head.kind} changes more: set it to 0."
+            f"train.margin_warmup raises psi from the cosine, and {head.spec.name} changes more: set it to 0."
         )
     if config.train.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device), head.to(device)
+
+
+def preprocessing_of(splits: Splits) -> Preprocessing:
+    """What a network that is trained on these images will do to others: frame them alike, and normalise them."""
+    mean, std = splits.train.mean_and_std()
+    side, _, channels = splits.train.shape
+    framed = {} if splits.framing is None else {"fit": splits.framing.fit, "resample": splits.framing.resample}
+    return Preprocessing(side=side, channels=channels, mean=mean, std=std, **framed)
+
+
+def build_head(config: HeadConfig, dim: int, classes: int, given: nn.Module | None = None) -> Head | LinearHead:
+    """The head that a configuration describes, or the one that was handed over, or one with the margin that was."""
+    if given is None:
+        return head_from(config.spec, dim, classes, engine=config.engine, gradient=config.gradient)
+    if not isinstance(given, Head | LinearHead):
+        s, k = config.spec.s or 64.0, config.spec.k or 1
+        return Head(dim, classes, margin=given, s=s, k=k, engine=config.engine, gradient=config.gradient)
+    if (given.dim, given.classes) != (dim, classes):
+        raise ArcwiseError(
+            f"the head is for {given.classes} classes in {given.dim} dimensions, the images have {classes} and the "
+            f"network {dim}: build it as arcwise.Head({dim}, {classes})."
+        )
+    return given
 
 
 def has_more_than_psi(head: Head) -> bool:
@@ -90,8 +143,8 @@ def has_more_than_psi(head: Head) -> bool:
 @torch.no_grad()
 def start_at_class_means(model: Embedder, head: Head | LinearHead, images: Images) -> None:
     """Puts prototypes at the class means of the model that training starts from; sub-centres close to them."""
-    found = embed(model, images.take(some_rows(len(images), CLASS_MEANS_FROM)))
-    x, y = normalise(torch.from_numpy(found.x)), torch.from_numpy(found.y)
+    found = embed(model, images.take(spread_rows(len(images), CLASS_MEANS_FROM)))
+    x, y = normalise(torch.from_numpy(found.x)), torch.from_numpy(found.labels)
     w = head.weight
     means = normalise(torch.zeros(images.classes, found.dim).index_add_(0, y, x)).to(w)
     known = (torch.bincount(y, minlength=images.classes) > 0).to(w.device)
@@ -100,39 +153,32 @@ def start_at_class_means(model: Embedder, head: Head | LinearHead, images: Image
     w.copy_(torch.where(known.unsqueeze(-1), means, w))
 
 
-def built_head(config: HeadConfig, dim: int, classes: int) -> Head | LinearHead:
-    """The head that a configuration describes."""
-    return head_from(head_text(config), dim, classes, engine=config.engine, gradient=config.gradient)
-
-
-def head_text(config: HeadConfig) -> str:
-    """The head as one line of text.
-
-    >>> head_text(HeadConfig(name="arcface", m=0.3, s=16.0))
-    'arcface:m=0.3,s=16'
-    """
-    given = [
-        f"{key}={value:.12g}" for key, value in (("m", config.m), ("s", config.s), ("k", config.k)) if value is not None
-    ]
-    if not given:
-        return config.name
-    return config.name + ("," if ":" in config.name else ":") + ",".join(given)
-
-
-def fitted_to(config: Config, start: Embedder | None) -> Config:
-    """The configuration with the network and the image size of the model that training starts from, if any."""
+def fit_to_model(config: Config, start: Embedder | None) -> Config:
+    """The configuration with the network and the framing of the model that training starts from, if any."""
     if start is None:
         return config
     look = start.preprocessing
-    data = replace(config.data, size=look.side, channels=look.channels)
+    data = replace(config.data, size=look.side, channels=look.channels, fit=look.fit, resample=look.resample)
     return replace(config, data=data, model=start.config)
 
 
-def same_config(run: Run, config: Config) -> Config:
-    """The configuration that the run was started with, or an error when another is asked for."""
-    old = Config.from_json(json.dumps(run.config))
-    before, now = flat(dataclasses.asdict(old)), flat(dataclasses.asdict(config))
-    unlike = [k for k in now if now[k] != before[k] and not (k == "head.s" and now[k] is None)]
+def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Config:
+    """The configuration that the run was started with, or an error when another is asked for.
+
+    What objects stand for is not compared, nor is a scale that the advisor chose; runs begun by older versions do not
+    tell how images were framed.
+    """
+    old = run.settings
+    before, now = old.flat(), config.flat()
+    aside = [f"{name}." for name in given.told()]
+    unlike = [
+        key
+        for key in now
+        if now[key] != before[key]
+        and not (key == "head.s" and now[key] is None)
+        and not (key in ("data.fit", "data.resample") and not before[key] and config.init)
+        and not key.startswith(tuple(aside))
+    ]
     if unlike:
         said = ", ".join(f"{key} was {before[key]!r}, now {now[key]!r}" for key in unlike[:6])
         raise ArcwiseError(
@@ -141,44 +187,16 @@ def same_config(run: Run, config: Config) -> Config:
     return old
 
 
-def fingerprint(splits: Splits) -> str:
-    """A checksum of which images are in which part, by name and label; not of their pixels."""
-    sha = hashlib.sha256()
-    for name, part in splits.parts.items():
-        sha.update(json.dumps([name, part.names, part.shape, part.y.tolist(), part.files]).encode())
-    return sha.hexdigest()[:24]
-
-
-def check_same_images(run: Run, splits: Splits) -> None:
-    """Refuses to go on with a run whose images have been added to, taken from or renamed."""
-    before = run.about.get("images")
-    if before is not None and before != fingerprint(splits):
-        raise ArcwiseError(
-            f"the images are not those that {run.path} was started with: some were added, removed or renamed. "
-            "Put them back, or choose another --out."
-        )
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by their full names."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
-
-
-def circumstances(config: Config, device: torch.device) -> dict[str, Any]:
-    """What else a run's config.json tells: versions, device, commit, and the command that resumes it."""
-    resume = ["arcwise", "train", *sys.argv[2:]] if sys.argv[1:2] == ["train"] else None
-    if resume is not None and "--resume" not in resume:
-        resume.append("--resume")
+def circumstances(config: Config, device: torch.device, given: Given, command: str) -> Mapping[str, Any]:
+    """What else a run's config.json tells: versions, device, commit, what was handed over, how to resume it."""
     told = {
-        "versions": {"arcwise": arcwise.__version__, "torch": torch.__version__, "numpy": np.__version__,
+        "versions": {"arcwise": __version__, "torch": torch.__version__, "numpy": np.__version__,
                      "python": platform.python_version()},
         "seed": config.seed, "device": device_name(device), "threads": torch.get_num_threads(), "commit": commit(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
-    return {**told, "resume": shlex.join(resume)} if resume else told
+    told |= {"given": given.told()} if given.told() else {}
+    return {**told, "resume": command} if command else told
 
 
 def commit() -> str | None:

@@ -1,20 +1,10 @@
-"""Returns whether the person, or the system, asked for an end: Ctrl-C and SIGTERM are noted, not obeyed at once."""
+"""Whether the person, or the system, asked for an end: Ctrl-C and SIGTERM are noted, not obeyed at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from types import FrameType
-
-from arcwise.errors import ArcwiseError
-
-
-class Interrupted(ArcwiseError):  # noqa: N818
-    """Training was asked to stop, and saved first. `signum` says how it was asked."""
-
-    def __init__(self, message: str, signum: int):
-        super().__init__(message)
-        self.signum = signum
 
 
 class Signals:

@@ -1,4 +1,4 @@
-"""Returns the means of a group of steps for the journal, from sums that stay on the device."""
+"""The means of a group of steps for the journal, from sums that stay on the device."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""Returns the table of a comparison: mean and spread over seeds of every number, and paired differences of heads."""
+"""The table of runs: mean and spread over seeds of every number, and paired differences of heads."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from arcwise.compare.measure import measure
-from arcwise.compare.plan import Comparison
+from arcwise.measure import measure
 from arcwise.metrics.spread import Difference, Spread, difference, spread
-from arcwise.metrics.summary import METRICS
-from arcwise.records import Run, write
+from arcwise.metrics.summary import METRICS, headline_metrics, in_unit, with_unit
+from arcwise.records import Comparison, Run, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +37,37 @@ class Table:
         sign = 1.0 if METRICS[metric].better == "higher" else -1.0
         return max(heads or self.heads, key=lambda head: sign * self.spread(metric, head).mean)
 
+    def cell(self, metric: str, head: str) -> str:
+        """Mean and spread as text, in the unit that is shown."""
+        found = self.spread(metric, head)
+        if not math.isfinite(found.mean):
+            return "∞"
+        mean, deviation = in_unit(metric, found.mean), in_unit(metric, found.deviation)
+        digits = 2 if abs(mean) < 100 else 1
+        return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if found.n > 1 else f"{mean:.{digits}f}"
 
-def tabulated(comparison: Comparison) -> Table:
+    def headline_rows(self) -> list[list[str]]:
+        """The main numbers, one row each: what it says, then a cell per head."""
+        some = [name for name in headline_metrics() if name in self.values]
+        return [[with_unit(name), *(self.cell(name, head) for head in self.heads)] for name in some]
+
+    def __str__(self) -> str:
+        """The main numbers for a terminal, heads side by side."""
+        rows = [["", *self.heads], *self.headline_rows()]
+        wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, wide, strict=True))
+            )
+            for row in rows
+        )
+
+
+def comparison_table(comparison: Comparison) -> Table:
     """The table of all finished runs, written into the comparison's metrics.json."""
     table = table_of(comparison.finished_runs())
-    write(comparison.path / "metrics.json", json.dumps(as_json(table, comparison.about["recipe"]), indent=1))
+    write_json(comparison.path / "metrics.json", table_values(table, comparison.about["recipe"]))
     return table
 
 
@@ -55,21 +79,24 @@ def table_of(runs: dict[str, list[Run]]) -> Table:
     ]
     return Table(
         heads=list(runs),
-        seeds={head: [int(run.config["seed"]) for run in found] for head, found in runs.items()},
+        seeds={head: [run.settings.seed for run in found] for head, found in runs.items()},
         values={
-            name: {head: [number(metrics["measured"][name]) for metrics in found] for head, found in measured.items()}
+            name: {
+                head: [finite_or_infinite(metrics["measured"][name]) for metrics in found]
+                for head, found in measured.items()
+            }
             for name in everywhere
         },
-        seconds={head: [float(found.get("seconds", math.nan)) for found in many] for head, many in measured.items()},
+        seconds={head: [float(run.result.get("seconds", math.nan)) for run in found] for head, found in runs.items()},
     )
 
 
-def number(value: float | None) -> float:
+def finite_or_infinite(value: float | None) -> float:
     """A number out of JSON, where null stands for infinite."""
     return math.inf if value is None else float(value)
 
 
-def as_json(table: Table, recipe: str) -> dict[str, Any]:
+def table_values(table: Table, recipe: str) -> dict[str, Any]:
     """The table for a machine, and for the report: every number in its text is one of these."""
     return {
         "recipe": recipe, "heads": table.heads, "seeds": table.seeds, "seconds": table.seconds,
@@ -77,10 +104,11 @@ def as_json(table: Table, recipe: str) -> dict[str, Any]:
             name: {
                 "label": METRICS[name].label, "unit": METRICS[name].unit, "better": METRICS[name].better,
                 "heads": {
-                    head: {"values": listed(found), **clean(spread(found)._asdict())} for head, found in by_head.items()
+                    head: {"values": null_for_infinite(found), **null_in(spread(found)._asdict())}
+                    for head, found in by_head.items()
                 },
                 "differences": {
-                    f"{a} - {b}": clean(table.difference(name, a, b)._asdict())
+                    f"{a} - {b}": null_in(table.difference(name, a, b)._asdict())
                     for b, a in itertools.combinations(table.heads, 2)
                 } if len(table.heads) <= 8 else {},
             }
@@ -89,11 +117,11 @@ def as_json(table: Table, recipe: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listed(values: list[float]) -> list[float | None]:
+def null_for_infinite(values: list[float]) -> list[float | None]:
     """Numbers with null for what JSON cannot hold."""
     return [value if math.isfinite(value) else None for value in values]
 
 
-def clean(values: dict[str, float]) -> dict[str, float | None]:
+def null_in(values: dict[str, float]) -> dict[str, float | None]:
     """The same for a table of values."""
-    return dict(zip(values, listed(list(values.values())), strict=True))
+    return dict(zip(values, null_for_infinite(list(values.values())), strict=True))

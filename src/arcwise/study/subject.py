@@ -1,46 +1,50 @@
-"""Returns what a report is about: runs by head and seed, their table, and sweeps or imbalanced runs beside them."""
+"""Subject: what a report, figures or an explorer are about: runs by head and seed, their table, sweeps beside them."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import json
-import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from arcwise.compare.plan import Comparison
-from arcwise.compare.table import Table, table_of
+import numpy as np
+from jaxtyping import Int
+
 from arcwise.config import Config
+from arcwise.data.images import Images
+from arcwise.data.sources import Splits, load
 from arcwise.errors import ArcwiseError
-from arcwise.margins import MARGINS
-from arcwise.records import Embeddings, Run
-from arcwise.train.setup import flat
-
-if TYPE_CHECKING:
-    from arcwise.data import Images, Splits
+from arcwise.headspec import HeadSpec
+from arcwise.measure import measure_epochs
+from arcwise.records import Comparison, Embeddings, Prototypes, Run
+from arcwise.study.table import Table, finite_or_infinite, table_of
 
 SWEEP_FROM = 9  # a comparison of this many heads or more is shown as a sweep
-NAMES = {
-    "softmax": "softmax", "softmax-bias": "softmax + bias", "normface": "NormFace", "sphereface": "SphereFace",
-    "cosface": "CosFace", "arcface": "ArcFace", "combined": "combined margin", "adaface": "AdaFace",
-    "magface": "MagFace", "elastic-arcface": "ElasticFace-Arc", "elastic-cosface": "ElasticFace-Cos",
-    "curricularface": "CurricularFace", "mv-softmax": "MV-Softmax", "noise-filter": "noise filter",
-}  # fmt: skip
-# What `arcwise train` writes into metrics.json and a report speaks of.
+# What `arcwise train` writes into result.json and a report speaks of.
 FACTS = ("images", "steps", "epochs", "parameters", "device", "seconds", "test")
+
+
+Psi = Callable[[HeadSpec, float, float], float | None]
+
+
+def no_psi(head: HeadSpec, cos: float, norm: float) -> float | None:
+    """Nothing is known of the margin."""
+    return None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Runs by the label of their head, in the order they were given; `notes` says what had to be left out."""
+    """Runs by the label of their head, in the order they were given; `notes` says what had to be left out.
+
+    `psi` says what a head's margin makes of a cosine at a length of x; who has no torch has none.
+    """
 
     runs: dict[str, list[Run]]
     sweep: dict[str, list[Run]]
     imbalanced: Run | None
     notes: list[str]
+    psi: Psi = no_psi
 
     @cached_property
     def table(self) -> Table:
@@ -55,7 +59,7 @@ class Subject:
     @cached_property
     def config(self) -> Config:
         """The configuration of the first run; the others differ in head and seed."""
-        return config_of(self.first)
+        return self.first.settings
 
     @property
     def first(self) -> Run:
@@ -78,8 +82,22 @@ class Subject:
         return "validation" if self.config.data.validation else "test"
 
     @cached_property
-    def read(self) -> dict[tuple[str, str], Embeddings]:
-        """Embeddings that were read already."""
+    def specs(self) -> dict[str, HeadSpec]:
+        """Which head each label stands for, those of the sweep included."""
+        return {label: runs[0].head for label, runs in {**self.sweep, **self.runs}.items()}
+
+    @cached_property
+    def champion(self) -> str:
+        """The head that the others are measured against: the first ArcFace, or the last head."""
+        return next((head for head in self.heads if self.specs[head].name == "arcface"), self.heads[-1])
+
+    def heads_named(self, name: str) -> list[str]:
+        """The labels of the heads of that name."""
+        return [head for head in self.heads if self.specs[head].name == name]
+
+    @cached_property
+    def read(self) -> dict[tuple[str, str], Any]:
+        """Records that were read already."""
         return {}
 
     def embeddings(self, head: str, part: str = "test") -> Embeddings:
@@ -88,13 +106,32 @@ class Subject:
             self.read[head, part] = self.runs[head][0].embeddings(part)
         return self.read[head, part]
 
+    def prototypes(self, head: str) -> Prototypes:
+        """The centres of a head's first run."""
+        if (head, "centres") not in self.read:
+            self.read[head, "centres"] = self.runs[head][0].prototypes()
+        return self.read[head, "centres"]
+
     def snapshots(self, head: str, part: str) -> list[Embeddings]:
         """The snapshots of a part by a head's first run, in the order of the epochs; none where one is damaged."""
         try:
-            return [Embeddings.load(path) for path in snapshot_files(self.runs[head][0], part)]
+            return [Embeddings.load(path) for path in self.runs[head][0].snapshots(part)]
         except ArcwiseError as error:
             self.note(str(error))
             return []
+
+    def centres_at(self, head: str, snapshot: Embeddings) -> Prototypes | None:
+        """The centres of a head's first run at the epoch of a snapshot, where they were kept."""
+        epoch = (snapshot.about or {}).get("epoch")
+        try:
+            return self.runs[head][0].prototypes(epoch) if isinstance(epoch, int) else None
+        except ArcwiseError:
+            return None
+
+    def dunn_series(self, head: str, part: str = "test") -> list[list[dict[str, float]]]:
+        """The Dunn indices of every seed's snapshots, epoch by epoch."""
+        every = [epoch_indices(run, part) for run in self.runs[head]]
+        return [series for series in every if series]
 
     def note(self, text: str) -> None:
         """Keeps, once, why something is left out."""
@@ -104,57 +141,68 @@ class Subject:
     @cached_property
     def splits(self) -> Splits | None:
         """The images that the runs were made of; nothing where they are gone or have changed since."""
-        from arcwise.data.sources import load
-        from arcwise.train.setup import check_same_images
-
+        if "data" in self.first.given:
+            self.note("pictures of the images, which were handed over as arrays")
+            return None
         try:
             splits = load(self.config.data)
-            check_same_images(self.first, splits)
+            splits.refuse_others(self.first)
         except (ArcwiseError, OSError) as error:
             self.note(f"pictures of the images, because {str(error)[0].lower()}{str(error)[1:]}")
             return None
         return splits
+
+    @cached_property
+    def imbalanced_counts(self) -> Int[np.ndarray, " c"] | None:
+        """Training images of each class of the imbalanced run, where they can still be had."""
+        if self.imbalanced is None:
+            return None
+        try:
+            return load(self.imbalanced.settings.data).train.counts
+        except (ArcwiseError, OSError):
+            return None
 
     def images(self, part: str) -> Images | None:
         """The images of a part, where they can still be had."""
         return None if self.splits is None else self.splits.part(part)
 
 
-def snapshot_files(run: Run, part: str) -> list[Path]:
-    """The snapshots of a part that a run kept, in the order of the epochs."""
-    return sorted((run.path / "embeddings").glob(f"{part}-epoch-*.safetensors"))
+def epoch_indices(run: Run, part: str) -> list[dict[str, float]]:
+    """The Dunn indices of one run's snapshots."""
+    return [{name: finite_or_infinite(value) for name, value in e.items()} for e in measure_epochs(run, part)]
 
 
-def subject(paths: list[Path]) -> Subject:
+def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
     """What the given runs and comparisons are about, sorted into table, sweep and imbalanced run."""
+    paths = [Path(path) for path in paths]
     runs: dict[str, list[Run]] = {}
     sweep: dict[str, list[Run]] = {}
     imbalanced, seen = None, set()
-    for run, many in found(paths):
+    for run, many in runs_of(paths):
         if run.path.resolve() in seen:
             continue
         seen.add(run.path.resolve())
-        lacking = [name for name in FACTS if name not in run.metrics]
+        result = run.result
+        lacking = [name for name in FACTS if name not in result]
         if lacking:
             raise ArcwiseError(
-                f"{run.path / 'metrics.json'} lacks {', '.join(lacking)}: it is not as training wrote it. "
+                f"{run.path / 'result.json'} lacks {', '.join(lacking)}: it is not as training wrote it. "
                 "Put the file back, or train the run again."
             )
-        config = config_of(run)
-        if config.data.imbalance > 1.0:
+        if run.settings.data.imbalance > 1.0:
             imbalanced = run
         else:
-            (sweep if many else runs).setdefault(label(config), []).append(run)
+            (sweep if many else runs).setdefault(run.head.label, []).append(run)
     if not runs:
         runs = dict(sweep)
     if not runs:
         raise ArcwiseError("there is no finished run beside the imbalanced one: name a comparison as well.")
     refuse_mixtures([run for many in (*runs.values(), *sweep.values()) for run in many])
     for head, many in runs.items():
-        seeds = [config_of(run).seed for run in many]
+        seeds = [run.settings.seed for run in many]
         if len(set(seeds)) < len(seeds):
             raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
-    return Subject(runs, sweep, imbalanced, unfinished(paths))
+    return Subject(runs, sweep, imbalanced, unfinished_notes(paths), psi)
 
 
 # What may differ between runs of one experiment: it changes what is kept of a run, not what it learns.
@@ -176,12 +224,12 @@ def refuse_mixtures(runs: list[Run]) -> None:
 
 def learned_from(run: Run) -> dict[str, Any]:
     """The settings of a run, by their full names, that decide what it learns; head and seed aside."""
-    settings = flat(dataclasses.asdict(config_of(run)))
+    settings = run.settings.flat()
     aside = {"seed", "init", *(f"train.{name}" for name in ASIDE)}
     return {key: value for key, value in settings.items() if key not in aside and not key.startswith("head.")}
 
 
-def unfinished(paths: list[Path]) -> list[str]:
+def unfinished_notes(paths: list[Path]) -> list[str]:
     """A note for each comparison of which runs are still to be trained."""
     notes = []
     for path in paths:
@@ -193,7 +241,7 @@ def unfinished(paths: list[Path]) -> list[str]:
     return notes
 
 
-def found(paths: list[Path]):
+def runs_of(paths: list[Path]) -> Iterator[tuple[Run, bool]]:
     """Every run of the paths once, and whether it belongs to a sweep."""
     for path in dict.fromkeys(path.resolve() if path.exists() else path for path in paths):
         if Comparison(path).exists():
@@ -204,40 +252,12 @@ def found(paths: list[Path]):
             yield Run.open(path), False
 
 
-def config_of(run: Run) -> Config:
-    """The configuration a run was trained with."""
-    return Config.from_json(json.dumps(run.config))
+def scale_and_margin(spec: HeadSpec) -> tuple[float, float] | None:
+    """s and m of NormFace (m = 0) or ArcFace; other heads have no place in a sweep over both.
 
-
-def label(config: Config) -> str:
-    """The head as a person writes it.
-
-    >>> from arcwise.config import HeadConfig
-    >>> label(Config(head=HeadConfig(name="arcface", m=0.5, s=16.0))), label(Config(head=HeadConfig(name="softmax")))
-    ('ArcFace m=0.5 s=16', 'softmax')
+    >>> scale_and_margin(HeadSpec.parse("arcface:m=0.5,s=16")), scale_and_margin(HeadSpec.parse("softmax"))
+    ((16.0, 0.5), None)
     """
-    head = config.head
-    given = re.findall(r"([a-z_]+)=([^,]+)", head.name.partition(":")[2])
-    given += [(key, f"{value:g}") for key, value in (("m", head.m), ("s", head.s), ("k", head.k)) if value is not None]
-    if "m" not in dict(given) and head.kind in MARGINS:
-        given += [("m", f"{p.default:g}") for p in margin_parameters(head.kind) if p.name == "m"]
-    name = NAMES.get(head.kind, head.kind)
-    return " ".join([name, *(f"{key}={value}" for key, value in sorted(dict(given).items()))])
-
-
-def margin_parameters(kind: str) -> list[inspect.Parameter]:
-    """The parameters of a margin that have a number as their default."""
-    found = inspect.signature(MARGINS[kind]).parameters.values()
-    return [p for p in found if isinstance(p.default, int | float) and not isinstance(p.default, bool)]
-
-
-def scale_and_margin(head: str) -> tuple[float, float] | None:
-    """s and m out of a label of NormFace (m = 0) or ArcFace; other heads have no place in a sweep over both.
-
-    >>> scale_and_margin("ArcFace m=0.5 s=16"), scale_and_margin("NormFace s=8"), scale_and_margin("softmax")
-    ((16.0, 0.5), (8.0, 0.0), None)
-    """
-    given = dict(re.findall(r"(\w+)=([-\d.]+)", head))
-    if not head.startswith(("NormFace", "ArcFace")):
+    if spec.name not in ("normface", "arcface") or spec.s is None:
         return None
-    return (float(given["s"]), float(given.get("m", 0.0))) if "s" in given else None
+    return spec.s, spec.m or 0.0

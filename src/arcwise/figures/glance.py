@@ -1,18 +1,23 @@
-"""Returns the comparison at a glance: every seed as a point, mean and standard deviation, one panel per number."""
+"""The comparison at a glance: every seed as a point, mean and standard deviation, one panel per number."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures import COLOURS, panels
+from arcwise.figures.canvas import COLOURS, Depiction, panels
+from arcwise.metrics.summary import METRICS, headline_metrics, in_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from arcwise.study.subject import Subject
 
-class Panel(NamedTuple):
+
+class HeadPanel(NamedTuple):
     """One number: its words, and the values of each head over the seeds, in the unit that is shown."""
 
     title: str
@@ -20,9 +25,9 @@ class Panel(NamedTuple):
     better: str = "higher"
 
 
-def draw(shown: list[Panel]) -> Figure:
+def draw_glance(shown: list[HeadPanel]) -> Figure:
     """Heads side by side; an arrow at the title says which way is better."""
-    with panels(len(shown), wide=3.9, high=3.5) as (figure, axes):
+    with panels(len(shown), wide=3.9, high=3.5, most=5) as (figure, axes):
         few = len(shown[0].values) <= 4  # names that have room side by side
         for panel, place in zip(shown, axes, strict=True):
             for i, values in enumerate(panel.values.values()):
@@ -40,3 +45,26 @@ def draw(shown: list[Panel]) -> Figure:
             place.tick_params(axis="x", rotation=0 if few else 40)
             place.grid(axis="x", visible=False)
     return figure
+
+
+def at_a_glance(about: Subject) -> Iterator[Depiction]:
+    """The main numbers, every seed a point."""
+    table = about.table
+    shown = [
+        HeadPanel(
+            panel_title(name),
+            {head: [in_unit(name, v) for v in table.values[name][head]] for head in table.heads},
+            METRICS[name].better,
+        )
+        for name in headline_metrics()
+        if name in table.values and all(math.isfinite(v) for many in table.values[name].values() for v in many)
+    ]
+    if shown:
+        words = "Every seed is a point, bars are mean and standard deviation; arrows say which way is better."
+        yield words, draw_glance(shown)
+
+
+def panel_title(name: str) -> str:
+    """A number's words and unit, short enough for a panel."""
+    metric = METRICS[name]
+    return (metric.short or metric.label) + (f", {metric.unit}" if metric.unit else "")

@@ -1,0 +1,133 @@
+"""What a head of so many classes needs and costs on a GPU, before it is built: bytes, seconds, the engine and why."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from typing import Any, NamedTuple
+
+import torch
+
+from arcwise import optim
+from arcwise.errors import ArcwiseError, count_in, one_of
+from arcwise.heads import Head
+from arcwise.ops import FUSED_FROM
+from arcwise.ops.plan import PIECE, allowance, cost, planned, up
+
+
+class Gpu(NamedTuple):
+    """Memory in bytes, and peak rates of bf16 products with float32 sums (operations/s) and of memory (bytes/s)."""
+
+    memory: float
+    rate: float
+    bandwidth: float
+
+
+# From the makers' data sheets, without sparsity.
+GPUS = {
+    "h200": Gpu(139.8 * 2**30, 989e12, 4.8e12),
+    "h100": Gpu(79.6 * 2**30, 989e12, 3.35e12),
+    "a100": Gpu(79.3 * 2**30, 312e12, 2.0e12),
+    "l40s": Gpu(44.5 * 2**30, 362e12, 0.864e12),
+    "rtx4090": Gpu(23.6 * 2**30, 165e12, 1.008e12),
+}
+HEAD_OPTIMISERS = ("sgd", "adamw", "sgd-inside", "adamw-inside")
+
+
+class HeadPlan(NamedTuple):
+    """The head that is asked about; a `memory` of 0 is the engine's own choice."""
+
+    classes: int
+    dim: int
+    batch: int
+    gpu: str
+    k: int
+    optimiser: str
+    memory: int
+
+    @property
+    def moving(self) -> bool:
+        """Whether the optimiser steps in the backward pass."""
+        return self.optimiser.endswith("inside")
+
+    def check(self) -> None:
+        """Raises where a number is out of bounds or a name unknown."""
+        one_of("gpu", self.gpu, GPUS)
+        one_of("optimiser", self.optimiser, HEAD_OPTIMISERS)
+        for name, most in (("classes", 10**9), ("dim", 2**16), ("batch", 2**20), ("k", 1024)):
+            count_in(name, getattr(self, name), 1, most)
+        count_in("memory", self.memory, 0, 2**50)
+
+
+def head_budget(wanted: HeadPlan) -> dict[str, Any]:
+    """The plan in numbers: bytes by purpose, seconds of a step, the engine and the reasons."""
+    classes, dim, batch, _, k, optimiser, memory = wanted
+    gpu, moving, states = GPUS[wanted.gpu], wanted.moving, 2 if optimiser.startswith("adamw") else 1
+    w, padded = classes * k * dim * 4, classes * k * up(dim, PIECE) * 4
+    fused = dim % PIECE == 0 if moving else batch * classes * k >= FUSED_FROM
+    budget = memory or allowance(int(gpu.memory), moving=moving)
+    plan = planned(batch, classes, k, dim, size=2, memory=budget, gradient=0 if moving else 4)
+    spent = cost(batch, classes, k, dim, plan, state=states if moving else 0)
+    held = {
+        "prototypes": w,
+        "gradient of the prototypes": 0 if moving else w,
+        "state of the optimiser": states * w,
+        "copies of both, for 8 does not divide the dimension": 0 if moving or padded == w else 2 * padded,
+        "working memory": spent.working,
+        "embeddings and their gradient": 4 * batch * dim * 4,
+    }
+    seconds = spent.seconds(gpu.rate, gpu.bandwidth)
+    apart = 0.0 if moving else (3 + 2 * states) * w / gpu.bandwidth
+    return {
+        "engine": "triton" if fused else "chunked" if moving else "eager",
+        "fits": sum(held.values()) < gpu.memory, "bytes": held, "total": sum(held.values()),
+        "device": gpu.memory, "seconds": seconds, "seconds_of_the_optimiser": apart,
+        "products": spent.operations / (2.0 * batch * classes * k * dim), "plan": plan._asdict(),
+        "logits": batch * classes * k * 4,
+    }  # fmt: skip
+
+
+def time_head(wanted: HeadPlan) -> dict[str, Any]:
+    """Median seconds and working memory of the step on this machine's GPU."""
+    if not torch.cuda.is_available():
+        raise ArcwiseError("--measure needs a GPU, and there is none here. Leave it out for the plan alone.")
+    try:
+        seconds, peak = timed_steps(wanted)
+    except torch.cuda.OutOfMemoryError:
+        raise ArcwiseError(
+            f"this does not fit on {torch.cuda.get_device_name()}. Leave --measure out for the plan."
+        ) from None
+    return {"device": torch.cuda.get_device_name(), "seconds": seconds, "bytes": peak}
+
+
+def timed_steps(wanted: HeadPlan) -> tuple[float, int]:
+    """Median seconds of steps that follow each other, and the peak of bytes beyond w, its gradient and the inputs."""
+    classes, dim, batch, _, k, optimiser, memory = wanted
+    head = Head(dim, classes, k=k, memory=memory or None, device="cuda")
+    inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
+    mover = None if inside is None else inside(head, lr=0.1)
+    x, y = torch.randn(batch, dim, device="cuda", requires_grad=True), torch.randint(classes, (batch,), device="cuda")
+
+    def step() -> None:
+        x.grad = head.weight.grad = None
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = head(x, y)
+        loss.backward()
+        if mover is not None:
+            mover.step()
+
+    for _ in range(3):
+        step()
+    x.grad = head.weight.grad = None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step()
+    gradient = 0 if head.weight.grad is None else head.weight.numel() * head.weight.element_size()
+    peak = torch.cuda.max_memory_allocated() - before - gradient
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(12)]
+    for mark in marks:  # steps that follow each other, as in training
+        mark.record()
+        step()
+    torch.cuda.synchronize()
+    seconds = statistics.median(one.elapsed_time(next_one) / 1e3 for one, next_one in itertools.pairwise(marks))
+    return seconds, peak

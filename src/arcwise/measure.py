@@ -1,0 +1,83 @@
+"""The numbers of a finished Run, measured once and kept in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arcwise.errors import ArcwiseError
+from arcwise.metrics.identification import class_table, confusion, nearest_prototype
+from arcwise.metrics.summary import DUNN, all_metrics, definitions, dunn_indices, dunn_name, finite_or_null
+from arcwise.records import Embeddings, Prototypes, Run, read_json, write_json
+
+CLASSES_LISTED = 1000  # classes at most of which a confusion matrix is kept
+
+
+def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
+    """Everything that can be measured of a run: numbers by name, confusion matrix, table of classes.
+
+    It is kept in the run's metrics.json, and measured again where the definitions have changed since.
+
+    >>> import tempfile, arcwise
+    >>> run = arcwise.train("digits-2d", tempfile.mkdtemp() + "/run", settings=["train.epochs=1"], device="cpu")
+    >>> 0.0 <= measure(run)["measured"]["accuracy"] <= 1.0
+    True
+    """
+    run = run if isinstance(run, Run) else Run.open(run)
+    _ = run.result  # what is not finished cannot be measured
+    known = run.metrics
+    if not again and known.get("definitions") == definitions() and is_whole(known.get("measured")):
+        return known
+    test, unseen, centres = evidence_of(run)
+    try:
+        metrics = {"definitions": definitions(), "measured": finite_or_null(all_metrics(test, unseen, centres))}
+        if centres is not None and len(test.names) <= CLASSES_LISTED:
+            matrix = confusion(test.labels, nearest_prototype(test, centres).predicted, len(test.names))
+            metrics["confusion"] = matrix.tolist()
+            metrics["classes"] = [row._asdict() for row in class_table(matrix, test.names)]
+    except ArcwiseError as error:
+        raise ArcwiseError(f"{run.path}: {error}") from None
+    run.keep_metrics(metrics)
+    return metrics
+
+
+def is_whole(found: Any) -> bool:
+    """Whether these are numbers by name, as measuring writes them."""
+    return isinstance(found, dict) and all(value is None or isinstance(value, int | float) for value in found.values())
+
+
+def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes | None]:
+    """The test embeddings of a run, those of its unseen classes where there are any, and its centres."""
+    if not run.embeddings_path("test").is_file():
+        raise ArcwiseError(
+            f"{run.path} holds no embeddings of its test images. Write them again with: "
+            f"arcwise embed {run.path} {run.settings.data.source} --part test --out {run.embeddings_path('test')}"
+        )
+    unseen = run.embeddings("unseen") if run.embeddings_path("unseen").is_file() else None
+    return run.embeddings("test"), unseen, run.prototypes()
+
+
+def measure_epochs(run: Run, part: str) -> list[dict[str, float | None]]:
+    """The Dunn indices of a run's snapshots, epoch by epoch, kept beside its numbers once measured."""
+    files = run.snapshots(part)
+    if not files:
+        return []
+    path, names = run.path / f"epochs-{part}.json", [file.name for file in files]
+    known = known_epochs(run, part, names)
+    if known is None:
+        known = [finite_or_null(dunn_indices(Embeddings.load(file))) for file in files]
+        write_json(path, {"definitions": definitions(), "of": names, "values": known})
+    return known
+
+
+def known_epochs(run: Run, part: str, names: list[str]) -> list[dict[str, float | None]] | None:
+    """The indices that were kept, if they are of these snapshots, by today's definitions, and whole."""
+    wanted = {dunn_name(*variant) for variant in DUNN}
+    try:
+        known = read_json(run.path / f"epochs-{part}.json")
+    except ArcwiseError:
+        return None
+    values = known.get("values")
+    if (known.get("of"), known.get("definitions")) != (names, definitions()):
+        return None
+    whole = isinstance(values, list) and all(isinstance(e, dict) and wanted <= e.keys() for e in values)
+    return values if whole and len(values) == len(names) else None  # type: ignore[arg-type]

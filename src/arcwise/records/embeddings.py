@@ -1,0 +1,127 @@
+"""Embeddings: the rows that an encoder gave, which images they are of, and whose rows they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from arcwise.errors import ArcwiseError
+from arcwise.records.files import FORMAT, meta_json, read_tensors, write_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Embeddings x (n, d), raw; labels y and the classes' names where they are known.
+
+    All that comes after training speaks only this. `keys` say for every row which file or id it came from, `model` is
+    the fingerprint of the encoder, so that rows of two models are not taken for one, and `about` tells where the
+    numbers are from: source, part, epoch.
+
+    >>> Embeddings(np.eye(2, dtype=np.float32), np.arange(2), names=("a", "b")).dim
+    2
+    """
+
+    x: Float[np.ndarray, "n d"]
+    y: Int[np.ndarray, " n"] | None = None
+    names: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+    model: str = ""
+    about: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        y, keys = self.y, self.keys
+        if self.x.ndim != 2 or (y is not None and y.shape != self.x.shape[:1]):
+            shape = None if y is None else y.shape
+            raise ArcwiseError(
+                f"embeddings need x of shape (n, d) and y of shape (n,), got {self.x.shape} and {shape}."
+            )
+        if keys is not None and len(keys) != len(self.x):
+            raise ArcwiseError(f"{len(self.x)} embeddings need as many keys, got {len(keys)}.")
+        if y is not None and not self.names:
+            object.__setattr__(self, "names", tuple(map(str, range(int(y.max(initial=-1)) + 1))))
+        if y is not None and len(y) and not 0 <= y.min() <= y.max() < len(self.names):
+            raise ArcwiseError(f"labels of embeddings must lie in [0, {len(self.names)}), the number of names.")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def dim(self) -> int:
+        """The dimension d."""
+        return self.x.shape[1]
+
+    @property
+    def labels(self) -> Int[np.ndarray, " n"]:
+        """y, or an error where there is none."""
+        if self.y is None:
+            raise ArcwiseError(
+                "these embeddings have no labels, and this measure compares classes: embed a folder with one folder "
+                "per class, or pass y."
+            )
+        return self.y
+
+    def take(self, rows: Int[np.ndarray, " m"]) -> Embeddings:
+        """Some rows, in this order."""
+        keys = None if self.keys is None else tuple(self.keys[i] for i in rows)
+        return replace(self, x=self.x[rows], y=None if self.y is None else self.y[rows], keys=keys)
+
+    def save(self, path: str | Path, *, half: bool = False) -> Path:
+        """The path of the one safetensors file that now holds everything; `half` keeps x in float16."""
+        arrays = {"x": self.x.astype(np.float16) if half else self.x}
+        if self.y is not None:
+            arrays["y"] = self.y.astype(np.int32)
+        if self.keys is not None:
+            arrays |= packed_keys(self.keys)
+        meta = {
+            "arcwise": str(FORMAT), "names": json.dumps(self.names), "model": self.model,
+            "about": json.dumps(dict(self.about or {})),
+        }  # fmt: skip
+        return write_tensors(path, arrays, meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Embeddings:
+        """The embeddings that `save` wrote; float16 comes back as float32."""
+        arrays, meta = read_tensors(path)
+        if "x" not in arrays or "names" not in meta:
+            raise ArcwiseError(f"{path} holds no embeddings. Write some with: arcwise embed MODEL DATA --out FILE")
+        y = arrays.get("y")
+        return cls(
+            x=arrays["x"].astype(np.float32), y=None if y is None else y.astype(np.int64),
+            names=tuple(meta_json(meta, "names", path, list)), keys=unpacked_keys(arrays, path),
+            model=meta.get("model", ""), about=meta_json(meta, "about", path, dict),
+        )  # fmt: skip
+
+
+def packed_keys(keys: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """All keys as one row of bytes, and where each of them ends."""
+    encoded = [key.encode(errors="surrogateescape") for key in keys]
+    ends = np.cumsum([len(key) for key in encoded], dtype=np.int64)
+    return {"keys": np.frombuffer(b"".join(encoded), np.uint8), "key_ends": ends}
+
+
+def unpacked_keys(arrays: Mapping[str, np.ndarray], path: str | Path) -> tuple[str, ...] | None:
+    """The keys of a file; older files say by a number which image of its part a row is of, which becomes "#174"."""
+    if "keys" not in arrays:
+        return tuple(f"#{i}" for i in arrays["index"].tolist()) if "index" in arrays else None
+    text, ends = arrays["keys"].tobytes(), arrays.get("key_ends", np.zeros(0, np.int64)).tolist()
+    bounds = list(pairwise([0, *ends]))
+    if len(ends) != len(arrays["x"]) or (ends and ends[-1] != len(text)) or any(a > b for a, b in bounds):
+        raise ArcwiseError(f"the keys of {path} are damaged: write the file again.")
+    return tuple(text[a:b].decode(errors="surrogateescape") for a, b in bounds)
+
+
+def refuse_other_models(*records: Any) -> None:
+    """Raises when records come from different encoders: their angles mean nothing to each other."""
+    models = {record.model for record in records if record is not None and record.model}
+    if len(models) > 1:
+        first, second = sorted(models)[:2]
+        raise ArcwiseError(
+            f"these rows come from two models ({first[:12]} and {second[:12]}): embed all images with one of them."
+        )

@@ -1,0 +1,62 @@
+"""A folder held by one process at a time; the system lets go when that process ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from arcwise.errors import ArcwiseError, Busy
+from arcwise.records.files import cannot_write
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, busy: str = "", wait: bool = False) -> Iterator[None]:
+    """Holds the folder against other processes, or raises Busy with the words given; `wait` waits for them instead."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("a")
+    except OSError as error:
+        raise ArcwiseError(cannot_write(folder, error)) from error
+    with handle:
+        if not take(handle, wait):
+            raise Busy(busy or f"{folder} is being written by another process. Wait for it, or choose another.")
+        yield
+
+
+def take(handle: IO[str], wait: bool) -> bool:
+    """Whether the file is ours now. Without either of the two modules there are no locks to be had."""
+    for module, way in (("fcntl", by_fcntl), ("msvcrt", by_msvcrt)):
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            continue
+        return attempt(lambda found=found, way=way: way(found, handle, wait))
+    return True
+
+
+def attempt(call: Callable[[], object]) -> bool:
+    """Whether the system granted it."""
+    try:
+        call()
+    except OSError:
+        return False
+    return True
+
+
+def by_fcntl(fcntl: Any, handle: IO[str], wait: bool) -> None:
+    """Where there is Unix."""
+    fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def by_msvcrt(msvcrt: Any, handle: IO[str], wait: bool) -> None:
+    """On Windows, where waiting gives up after ten seconds: then it is asked again."""
+    handle.seek(0)
+    while True:
+        try:
+            return msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        except OSError:
+            if not wait:
+                raise

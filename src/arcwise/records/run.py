@@ -1,0 +1,217 @@
+"""Run: a training run as a folder that anyone can open; each stage reads it and writes into its own place in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arcwise.config import Config, from_values
+from arcwise.errors import ArcwiseError
+from arcwise.headspec import HeadSpec
+from arcwise.records.embeddings import Embeddings
+from arcwise.records.files import FORMAT, read_json, write_json
+from arcwise.records.lock import locked
+from arcwise.records.prototypes import Prototypes
+
+# What measuring adds to metrics.json; older Runs have the results of training in the same file.
+MEASURED = ("measured", "measured_version", "definitions", "confusion", "classes")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A training run: a folder anyone can open. Each stage reads it and writes into its own place in it.
+
+    config.json        resolved configuration, head, versions, seed, commit; there before the first step
+    journal.jsonl      one line per group of steps, one per evaluation
+    checkpoints/       the whole state of training, to go on from
+    model.safetensors  the finished Embedder
+    prototypes/        final.safetensors, and one file per epoch where snapshots were asked for
+    embeddings/        test.safetensors, unseen.safetensors, and one file per part and epoch on request
+    result.json        what training ended with; written last
+    metrics.json       what was measured later
+    figures/
+
+    >>> Run.open("/nowhere")
+    Traceback (most recent call last):
+    arcwise.errors.ArcwiseError: /nowhere holds no run: there is no config.json. Start one with: arcwise train
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: str | Path, config: dict[str, Any], **about: Any) -> Run:
+        """A new run folder that holds its config.json and nothing else."""
+        run = cls(Path(path))
+        run.refuse_existing()
+        run.refuse_strangers()
+        write_json(run.path / "config.json", {"format": FORMAT, "config": config, **about})
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """The run in a folder, its format checked."""
+        run = cls(Path(path))
+        if not run.exists():
+            raise ArcwiseError(f"{path} holds no run: there is no config.json. Start one with: arcwise train")
+        found = run.about.get("format")
+        if found != FORMAT:
+            raise ArcwiseError(
+                f"{path} was written in format {found!r}; this version of arcwise reads format {FORMAT}. "
+                "Install the version named in its config.json."
+            )
+        return run
+
+    def exists(self) -> bool:
+        """Whether a run was started here."""
+        return (self.path / "config.json").is_file()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """config.json as it stands: format, config, head, versions, seed, commit."""
+        return read_json(self.path / "config.json")
+
+    @property
+    def settings(self) -> Config:
+        """The configuration that the run was started with, everything decided."""
+        values = self.about.get("config")
+        if not isinstance(values, dict):
+            raise ArcwiseError(
+                f"{self.path / 'config.json'} names no configuration. Put the file back, or begin again elsewhere."
+            )
+        return from_values(Config, values, where="")
+
+    @property
+    def head(self) -> HeadSpec:
+        """Which head was trained, with its title, scale and margin."""
+        told = self.about.get("head")
+        return HeadSpec.from_values(told) if isinstance(told, dict) else self.settings.head.spec.earlier()
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What was handed over as objects rather than named in the configuration: model, head or data, in words."""
+        told = self.about.get("given", {})
+        return told if isinstance(told, dict) else {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return (self.path / "result.json").is_file() or "steps" in self.earlier_result()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What training ended with: accuracy, loss and angles by part, steps, seconds, device."""
+        path = self.path / "result.json"
+        found = read_json(path) if path.is_file() else self.earlier_result()
+        if not found:
+            raise ArcwiseError(f"{self.path} is not finished. Go on with: {self.resume_command}")
+        return found
+
+    def earlier_result(self) -> dict[str, Any]:
+        """The result of a Run from before result.json: it was in metrics.json, beside what was measured."""
+        path = self.path / "metrics.json"
+        if not path.is_file():
+            return {}
+        return {key: value for key, value in read_json(path).items() if key not in MEASURED}
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What was measured after training, and by which definitions; empty before."""
+        path = self.path / "metrics.json"
+        return {key: v for key, v in read_json(path).items() if key in MEASURED} if path.is_file() else {}
+
+    def keep_metrics(self, metrics: dict[str, Any]) -> None:
+        """Puts what was measured into metrics.json, beside the result of training where an older Run has it there."""
+        earlier = {} if (self.path / "result.json").is_file() else self.earlier_result()
+        write_json(self.path / "metrics.json", {**earlier, **metrics})
+
+    @property
+    def model(self) -> Path:
+        """Where the finished Embedder is."""
+        return self.path / "model.safetensors"
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with this run."""
+        about = self.about
+        if self.given:
+            return (
+                f"arcwise.train(..., {', '.join(f'{name}=...' for name in self.given)}, resume=True), as it was begun"
+            )
+        values = about.get("config")
+        recipe = values.get("recipe", "") if isinstance(values, dict) else ""
+        return about.get("resume", f"arcwise train {recipe} --out {self.path} --resume")
+
+    def journal(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The journal's lines ("steps", "evaluation", ...), all or of one kind; a torn last line is left out."""
+        path = self.path / "journal.jsonl"
+        text = path.read_text(errors="replace") if path.exists() else ""
+        entries = [entry for line in text.splitlines() if (entry := parse_line(line))]
+        return [entry for entry in entries if kind is None or entry.get("kind") == kind]
+
+    def embeddings(self, name: str = "test") -> Embeddings:
+        """Embeddings by their file's name: "test", "unseen", "train-epoch-003"."""
+        return Embeddings.load(self.embeddings_path(name))
+
+    def embeddings_path(self, name: str) -> Path:
+        """Where embeddings of that name are, if there are any."""
+        return self.path / "embeddings" / f"{name}.safetensors"
+
+    def snapshots(self, part: str) -> list[Path]:
+        """The snapshots of a part that were kept, in the order of the epochs."""
+        return sorted((self.path / "embeddings").glob(f"{part}-epoch-*.safetensors"))
+
+    def prototypes(self, epoch: int | None = None) -> Prototypes:
+        """The head's centres at the end of training, or after an epoch of which a snapshot was kept."""
+        path = self.prototypes_path(epoch)
+        if path.is_file():
+            return Prototypes.load(path)
+        names = ("test", "validation") if epoch is None else [f"{p}-epoch-{epoch:03d}" for p in ("test", "validation")]
+        earlier = next((there for name in names if (there := self.embeddings_path(name)).is_file()), path)
+        if not earlier.is_file():
+            raise ArcwiseError(f"there is no file {path}: {self.path} keeps no prototypes of that epoch.")
+        return Prototypes.load(earlier)
+
+    def prototypes_path(self, epoch: int | None = None) -> Path:
+        """Where prototypes are kept."""
+        return self.path / "prototypes" / f"{'final' if epoch is None else f'epoch-{epoch:03d}'}.safetensors"
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Holds the folder against a second process; the system lets go when this one ends, however it ends."""
+        words = f"{self.path} is being trained by another process. Wait for it, or choose another --out."
+        return locked(self.path, busy=words)
+
+    def sweep(self) -> None:
+        """Removes what a process that was killed while it wrote has left in this run."""
+        for left in (*self.path.glob(".*.part"), *self.path.glob("*/.*.part")):
+            if re.fullmatch(r"\..+\.\d+\.part", left.name):
+                left.unlink(missing_ok=True)
+
+    def refuse_existing(self) -> None:
+        """Raises when a run was started here: it is not to be overwritten."""
+        if self.exists():
+            raise ArcwiseError(
+                f"{self.path} holds a run already. Add --resume to go on with it, or choose another --out."
+            )
+
+    def refuse_strangers(self) -> None:
+        """Raises when the folder holds files but no run: they are somebody else's."""
+        if (
+            not self.exists()
+            and self.path.is_dir()
+            and any(not item.name.startswith(".") for item in self.path.iterdir())
+        ):
+            raise ArcwiseError(f"{self.path} holds other files. Choose another --out.")
+
+
+def parse_line(line: str) -> dict[str, Any] | None:
+    """One line of a journal, or nothing when it was cut off."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(entry, dict) and "kind" in entry and isinstance(entry.get("step", 0), int)
+    return entry if whole else None
