@@ -76,7 +76,7 @@ def plain_dunn(e: Embeddings) -> Values:
     """As one writes it: all distances at once, the largest of one class, the smallest of two."""
     from sklearn.metrics import pairwise_distances
 
-    far, same = pairwise_distances(e.x), e.y[:, None] == e.y[None, :]
+    far, same = pairwise_distances(e.x), e.labels[:, None] == e.labels[None, :]
     return {"index": float(far[~same].min() / far[same].max())}
 
 
@@ -84,7 +84,7 @@ def their_silhouette(metric: str) -> Callable[[Embeddings], Values]:
     def run(e: Embeddings) -> Values:
         from sklearn.metrics import silhouette_score
 
-        return {"mean": float(silhouette_score(e.x, e.y, metric=metric))}
+        return {"mean": float(silhouette_score(e.x, e.labels, metric=metric))}
 
     return run
 
@@ -92,7 +92,7 @@ def their_silhouette(metric: str) -> Callable[[Embeddings], Values]:
 def their_davies_bouldin(e: Embeddings) -> Values:
     from sklearn.metrics import davies_bouldin_score
 
-    return {"index": float(davies_bouldin_score(e.x, e.y))}
+    return {"index": float(davies_bouldin_score(e.x, e.labels))}
 
 
 def their_pairs(e: Embeddings) -> Values:
@@ -101,7 +101,7 @@ def their_pairs(e: Embeddings) -> Values:
 
     x = e.x / np.linalg.norm(e.x, axis=1, keepdims=True)
     i, j = np.triu_indices(len(x), 1)
-    score, same = (x @ x.T)[i, j], e.y[i] == e.y[j]
+    score, same = (x @ x.T)[i, j], e.labels[i] == e.labels[j]
     far, tar, _ = roc_curve(same, score)
     nearest = int(np.abs(far - (1 - tar)).argmin())
     return {
@@ -115,9 +115,9 @@ def their_neighbours(e: Embeddings) -> Values:
     """The neighbours alone, as many as the largest class has others."""
     from sklearn.neighbors import NearestNeighbors
 
-    depth = int(np.bincount(e.y).max()) - 1
+    depth = int(np.bincount(e.labels).max()) - 1
     found = NearestNeighbors(n_neighbors=depth, metric="cosine").fit(e.x).kneighbors(return_distance=False)
-    return {"recall@1": float((e.y[found[:, 0]] == e.y).mean())}
+    return {"recall@1": float((e.labels[found[:, 0]] == e.labels).mean())}
 
 
 def their_retrieval(e: Embeddings) -> Values:
@@ -133,7 +133,7 @@ def their_retrieval(e: Embeddings) -> Values:
         device=torch.device("cpu"),
         knn_func=CustomKNN(CosineSimilarity()),
     )
-    found = calculator.get_accuracy(torch.from_numpy(e.x), torch.from_numpy(e.y))
+    found = calculator.get_accuracy(torch.from_numpy(e.x), torch.from_numpy(e.labels))
     return {
         "recall@1": found["precision_at_1"],
         "r-precision": found["r_precision"],

@@ -1,4 +1,4 @@
-"""Returns advice: a scale s and a margin m from the number of classes and the dimension, with reasons."""
+"""Advice: a scale s and a margin m from the number of classes and the dimension, with reasons."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from arcwise.errors import one_of
-from arcwise.headspec import parse_named
+from arcwise.heads import margin_of
+from arcwise.headspec import HeadSpec, parse_named
 from arcwise.margins import MARGINS
 from arcwise.ops.eager import reshape_others
 from arcwise.records import MarginCurve, MarginPortrait
@@ -73,3 +74,14 @@ def margin_at(kind: type[nn.Module], setting: str) -> tuple[nn.Module, float]:
     for key in values.keys() - names.keys():
         getattr(margin, key).fill_(values[key])
     return margin, norm
+
+
+def psi_at(spec: HeadSpec, cos: float, norm: float) -> float:
+    """psi for a sample of that own cosine and length, under a head of MARGINS.
+
+    >>> round(psi_at(HeadSpec.parse("arcface:m=0.5"), 0.3, 1.0), 4)
+    -0.1941
+    """
+    one = torch.tensor([cos, norm], dtype=torch.float64)
+    with torch.no_grad():
+        return float(margin_of(spec).eval()(one[:1], norm=one[1:], y=torch.zeros(1, dtype=torch.long)))

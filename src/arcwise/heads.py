@@ -349,17 +349,6 @@ def margin_parameters(kind: type[nn.Module]) -> list[inspect.Parameter]:
     return [p for p in found if isinstance(p.default, int | float | str)]
 
 
-def psi_at(spec: HeadSpec, cos: float, norm: float) -> float:
-    """psi for a sample of that own cosine and length, under a head of MARGINS.
-
-    >>> round(psi_at(HeadSpec.parse("arcface:m=0.5"), 0.3, 1.0), 4)
-    -0.1941
-    """
-    one = torch.tensor([cos, norm], dtype=torch.float64)
-    with torch.no_grad():
-        return float(margin_of(spec).eval()(one[:1], norm=one[1:], y=torch.zeros(1, dtype=torch.long)))
-
-
 def product_type(x: Tensor) -> torch.dtype:
     """The type in which an engine may multiply: autocast's, or that of x where it is narrow; else float32."""
     if torch.is_autocast_enabled(x.device.type):

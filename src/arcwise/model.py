@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,11 @@ from arcwise.backbones.iresnet import read_insightface
 from arcwise.config import ModelConfig, from_values
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
-from arcwise.records import FORMAT, Entry, Framing, Preprocessing, Run, meta_json, read_tensors, write_tensors
-from arcwise.records.files import PIECE_BYTES
+from arcwise.records import FORMAT, Framing, Preprocessing, Run, meta_json
+from arcwise.weights import TORCH_DTYPES, load_tensors, save_tensors, tensor_entry
 
 OWN = "own:"  # before the class's name, where the backbone is a network of the user's
 IMAGES_AT_ONCE = 512
-
-# torch's types by the names that safetensors has for them.
-DTYPES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
 
 
 class Neck(nn.Module):
@@ -133,7 +127,7 @@ class Embedder(nn.Module):
         sha.update(json.dumps([network, dataclasses.asdict(self.preprocessing)], sort_keys=True).encode())
         for name, value in sorted(self.state_dict().items()):
             if not name.endswith("num_batches_tracked"):  # counts steps, and changes no embedding
-                sha.update(f"{name} {DTYPES[value.dtype]} {list(value.shape)}".encode())
+                sha.update(f"{name} {TORCH_DTYPES[value.dtype]} {list(value.shape)}".encode())
                 for piece in tensor_entry(value).pieces():
                     sha.update(piece)
         return sha.hexdigest()
@@ -241,29 +235,6 @@ def refuse_own(backbone: str) -> None:
 
 
 # ------------------------------------------------------------------------------------ files
-
-
-def tensor_entry(tensor: Tensor) -> Entry:
-    """A tensor, wherever it is, as an entry of a file: its bytes come to the host piece by piece."""
-    step = max(1, PIECE_BYTES // max(1, tensor.element_size()))
-
-    def pieces() -> Iterator[memoryview]:
-        flat = tensor.detach().reshape(-1)
-        for piece in flat.split(step) if len(flat) else ():
-            yield piece.cpu().contiguous().view(torch.uint8).numpy().data
-
-    return Entry(DTYPES[tensor.dtype], tuple(tensor.shape), tensor.numel() * tensor.element_size(), pieces)
-
-
-def save_tensors(path: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[str, str] | None = None) -> Path:
-    """The path, once the tensors are under it; none of them is copied as a whole but those that are not contiguous."""
-    return write_tensors(path, {name: tensor_entry(value) for name, value in tensors.items()}, meta or {})
-
-
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
-    missing = f"there is no model {path}. Train one with: arcwise train digits-2d"
-    return read_tensors(path, framework="pt", what="a model", missing=missing)
 
 
 def finished_model(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Returns how far apart directions can be: bounds on the smallest angle, and what chance gives."""
+"""How far apart directions can be: bounds on the smallest angle, and what chance gives."""
 
 from __future__ import annotations
 

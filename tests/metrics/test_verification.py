@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from arcwise.metrics import all_pairs, auc, eer, fold_accuracy, roc, tar_at_far
-from arcwise.metrics.verification import WIDTH, best_threshold, equal_error_rate, given_pairs, score_pairs
+from arcwise.metrics.folds import best_threshold
+from arcwise.metrics.verification import WIDTH, equal_error_rate, given_pairs, score_pairs
 from metrics import definitions
 from metrics.samples import apart, blobs, embeddings, labelled
 

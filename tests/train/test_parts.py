@@ -7,7 +7,7 @@ import pytest
 
 from arcwise.config import SCHEDULES, TrainConfig
 from arcwise.records import Run
-from arcwise.train.checkpoint import Progress
+from arcwise.train.checkpoint import TrainingState
 from arcwise.train.journal import Journal, masked
 from arcwise.train.schedule import rate
 
@@ -30,16 +30,16 @@ def test_schedules_by_hand():
 
 def test_the_journal_takes_back_what_came_after_the_checkpoint(tmp_path):
     run = Run.create(tmp_path, {})
-    journal = Journal(run, Progress())
+    journal = Journal(run, TrainingState())
     for step in (1, 2, 3):
         journal.write("steps", step=step, loss=1.0 / step)
-    Journal(run, Progress(step=2)).write("steps", step=3, loss=float("nan"))
+    Journal(run, TrainingState(step=2)).write("steps", step=3, loss=float("nan"))
     assert [(entry["step"], entry["loss"]) for entry in run.journal()] == [(1, 1.0), (2, 0.5), (3, None)]
 
 
 def test_tensorboard_files_are_records_of_events(tmp_path):
     run = Run.create(tmp_path, {})
-    journal = Journal(run, Progress(), tensorboard=True)
+    journal = Journal(run, TrainingState(), tensorboard=True)
     journal.write("steps", step=300, loss=0.25)
     content = next((tmp_path / "tensorboard").iterdir()).read_bytes()
     events = []

@@ -28,8 +28,10 @@ class Progress:
             self.comparing(*told)
         else:  # whatever came before is over: one live panel at a time
             self.comparing.close()
-            show = self.training if isinstance(told[0], dict) else self.reporting
-            show(told[0])
+            if isinstance(told[0], dict):
+                self.training(told[0])
+            else:
+                self.reporting(told[0])
 
     def __enter__(self) -> Progress:
         return self

@@ -41,7 +41,7 @@ def figures_command(
 
     if only:
         one_of("figure", only, FIGURES)
-    folder = out or make.default_folder(runs)
+    folder = out or make.report_folder(runs)
     make.refuse_inside_run(folder)
     about, tell = make.subject_of(runs), teller()
     kinds = ("png", "svg") if svg else ("png",)

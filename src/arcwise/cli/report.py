@@ -42,9 +42,9 @@ def report_command(
         Put the report, its figures, its numbers and the code into report.zip.
     """
     needs("matplotlib", "typst")  # the page's formulas are set by it too
-    from arcwise.report.make import default_folder, report
+    from arcwise.report.make import report, report_folder
 
-    folder, both = out or default_folder(runs), not html and not pdf
+    folder, both = out or report_folder(runs), not html and not pdf
     written = report(runs, folder, html=html or both, pdf=pdf or both, archive=zip_, tell=teller())
     if terminal():
         print("\r\x1b[K", end="", file=sys.stderr)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from arcwise.study.subject import Subject
 
 PUBLISHED = ((5.31, "5.31, published for softmax"), (29.11, "29.11, published for NormFace"))
-LEAST = 1e-2  # on the logarithmic axis
+LOWEST = 1e-2  # on the logarithmic axis
 
 
 def dunn_over_epochs(about: Subject) -> Iterator[Depiction]:
@@ -30,7 +30,7 @@ def dunn_over_epochs(about: Subject) -> Iterator[Depiction]:
         for between, inside in BETWEEN_INSIDE:
             name = dunn_name(between, inside, distance)
             curves = [
-                Curve(head, np.arange(len(found[0])), np.maximum([[e[name] for e in run] for run in found], LEAST))
+                Curve(head, np.arange(len(found[0])), np.maximum([[e[name] for e in run] for run in found], LOWEST))
                 for head, found in series.items()
             ]
             shown.append(CurvePanel(f"{between} / {inside}", curves, logarithmic=True, lines=lines))

@@ -6,6 +6,7 @@ from arcwise.metrics.clusters import davies_bouldin as davies_bouldin
 from arcwise.metrics.clusters import dunn_index as dunn_index
 from arcwise.metrics.clusters import silhouette as silhouette
 from arcwise.metrics.conflicts import conflicts as conflicts
+from arcwise.metrics.folds import fold_accuracy as fold_accuracy
 from arcwise.metrics.identification import accuracy as accuracy
 from arcwise.metrics.identification import margin_kept as margin_kept
 from arcwise.metrics.identification import nearest_neighbour_accuracy as nearest_neighbour_accuracy
@@ -18,6 +19,5 @@ from arcwise.metrics.summary import all_metrics as all_metrics
 from arcwise.metrics.verification import all_pairs as all_pairs
 from arcwise.metrics.verification import auc as auc
 from arcwise.metrics.verification import eer as eer
-from arcwise.metrics.verification import fold_accuracy as fold_accuracy
 from arcwise.metrics.verification import roc as roc
 from arcwise.metrics.verification import tar_at_far as tar_at_far

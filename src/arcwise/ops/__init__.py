@@ -1,4 +1,4 @@
-"""Returns the one expensive thing a head needs: the log-sum-exp over all other classes.
+"""The one expensive thing a head needs: the log-sum-exp over all other classes.
 
 No margin appears here. A sample's loss needs three numbers from its pass over the classes:
 

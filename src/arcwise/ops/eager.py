@@ -1,4 +1,4 @@
-"""Returns lse, own cosine and largest other cosine in plain torch: the definition, and the same in blocks.
+"""lse, own cosine and largest other cosine in plain torch: the definition, and the same in blocks.
 
 `eager` is the equation as it is written. `chunked` is the same equation for many classes: it passes
 over them twice, block by block, and keeps nothing of size b x c.

@@ -1,4 +1,4 @@
-"""Returns lse, own cosine and largest other cosine on a GPU: every class, any margin, nothing of size b x c.
+"""lse, own cosine and largest other cosine on a GPU: every class, any margin, nothing of size b x c.
 
 Two passes over large blocks of classes, by the kernels of `ops/triton.py`. What the first pass has computed and the
 memory allows to keep, the second need not compute again; the results are the same.

@@ -1,4 +1,4 @@
-"""Returns how the fused engine passes over the classes within a given memory, and what a step then moves and costs."""
+"""How the fused engine passes over the classes within a given memory, and what a step then moves and costs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # pyright: reportGeneralTypeIssues=false
-"""Returns what the fused engine is made of: kernels over one block of classes at a time, each behind a function.
+"""What the fused engine is made of: kernels over one block of classes at a time, each behind a function.
 
     prepare  x_i/|x_i| in the type of the products, and the cosine to the own class
     units    w_j/|w_j| of the block in that type, and 1/|w_j|

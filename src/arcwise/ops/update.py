@@ -1,4 +1,4 @@
-"""Returns the step of an optimiser that moves prototypes block by block, while their gradient is at hand."""
+"""The step of an optimiser that moves prototypes block by block, while their gradient is at hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns configurations: each recipe is a function that says what it trains, how long it takes and what it reaches."""
+"""Configurations: each recipe is a function that says what it trains, how long it takes and what it reaches."""
 
 from __future__ import annotations
 

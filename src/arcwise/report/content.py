@@ -462,7 +462,7 @@ def repeat(about: Subject) -> list[Block]:
     run = about.first.about
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
     seeds = sorted({seed for found in about.table.seeds.values() for seed in found})
-    commands = [compare_command(about.runs)] + ([compare_command(about.sweep)] if about.sweep else [])
+    commands = [repeat_command(about.runs)] + ([repeat_command(about.sweep)] if about.sweep else [])
     return [
         Code("\n".join(commands)),
         Paragraph(
@@ -472,7 +472,7 @@ def repeat(about: Subject) -> list[Block]:
     ]
 
 
-def compare_command(runs: dict[str, list[Run]]) -> str:
+def repeat_command(runs: dict[str, list[Run]]) -> str:
     """The command that makes these runs: their recipe, heads and seeds, and what was changed in the recipe.
 
     Runs of heads that had more seeds than others are made by it too.

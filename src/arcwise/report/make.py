@@ -45,7 +45,7 @@ def report(
     """
     about = runs if isinstance(runs, Subject) else subject_of(runs)
     paths = [about.first.path] if isinstance(runs, Subject) else path_list(runs)
-    folder = Path(out) if out is not None else default_folder(paths)
+    folder = Path(out) if out is not None else report_folder(paths)
     refuse_inside_run(folder)
     return write_report(about, folder, html=html, pdf=pdf, archive=archive, tell=tell)
 
@@ -62,13 +62,13 @@ def subject_of(runs: str | Path | Sequence[str | Path]) -> Subject:
 
 def known_psi(head: HeadSpec, cos: float, norm: float) -> float | None:
     """psi of a head whose margin is in the catalogue."""
-    from arcwise.heads import psi_at
+    from arcwise.curves import psi_at
     from arcwise.margins import MARGINS
 
     return psi_at(head, cos, norm) if head.name in MARGINS else None
 
 
-def default_folder(runs: list[Path]) -> Path:
+def report_folder(runs: list[Path]) -> Path:
     """A comparison's own folder, or one beside a single run."""
     first = runs[0]
     return first if Comparison(first).exists() else first.parent / f"report-{first.name}"

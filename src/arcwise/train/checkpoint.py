@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
-from arcwise.model import load_tensors, save_tensors
 from arcwise.records import FORMAT, Run
+from arcwise.weights import load_tensors, save_tensors
 
 KEPT = 2
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """How far training is: whole steps, seconds of training, the best validation accuracy and when it was.
 
     `within` is what has been summed up for the journal's next line: loss, two angles, correct answers, images.
@@ -36,7 +36,7 @@ class Progress:
 
 def save_checkpoint(
     run: Run,
-    progress: Progress,
+    progress: TrainingState,
     modules: dict[str, nn.Module],
     optimisers: dict[str, torch.optim.Optimizer],
     device: torch.device,
@@ -62,13 +62,13 @@ def checkpoints_of(run: Run) -> list[Path]:
 
 def restore_checkpoint(
     run: Run, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], device: torch.device
-) -> Progress | None:
+) -> TrainingState | None:
     """Where the newest readable checkpoint left off, with all state put back; None when there never was one."""
     paths = checkpoints_of(run)
     for path in reversed(paths):
         try:
             tensors, meta = load_tensors(path)
-            progress = Progress(**json.loads(meta["progress"]))
+            progress = TrainingState(**json.loads(meta["progress"]))
         except (ArcwiseError, KeyError, ValueError, TypeError):
             path.rename(path.with_suffix(".damaged"))  # the one before it is as good, only older
             continue

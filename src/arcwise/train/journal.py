@@ -12,7 +12,7 @@ from typing import Any
 
 from arcwise.errors import ArcwiseError
 from arcwise.records import Run, cannot_write, write
-from arcwise.train.checkpoint import Progress
+from arcwise.train.checkpoint import TrainingState
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -20,7 +20,9 @@ Listener = Callable[[dict[str, Any]], None]
 class Journal:
     """Appends entries to journal.jsonl and hands each to the listener; entries after the checkpoint are taken back."""
 
-    def __init__(self, run: Run, progress: Progress, *, listener: Listener | None = None, tensorboard: bool = False):
+    def __init__(
+        self, run: Run, progress: TrainingState, *, listener: Listener | None = None, tensorboard: bool = False
+    ):
         self.path, self.listener = run.path / "journal.jsonl", listener or (lambda _: None)
         kept = [entry for entry in run.journal() if stays(entry, progress)]
         write(self.path, "".join(json.dumps(entry) + "\n" for entry in kept))
@@ -39,7 +41,7 @@ class Journal:
         self.listener(entry)
 
 
-def stays(entry: Mapping[str, Any], progress: Progress) -> bool:
+def stays(entry: Mapping[str, Any], progress: TrainingState) -> bool:
     """Whether a line was written before the checkpoint; a group of steps that it holds the sums of was not."""
     step, unfinished = entry.get("step", 0), progress.within[4] > 0
     return step < progress.step or (step == progress.step and not (unfinished and entry["kind"] == "steps"))

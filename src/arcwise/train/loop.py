@@ -15,16 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.config import Config, override
-from arcwise.data import Batch, Loader, Splits, load
+from arcwise.data import Batch, Loader, Splits
 from arcwise.data.samplers import epoch_order, stream
-from arcwise.data.sources import splits_from
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite
 from arcwise.heads import Head
 from arcwise.model import Embedder, has_bf16
 from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.train import finite, results
-from arcwise.train.checkpoint import Progress, checkpoints_of, restore_checkpoint, save_checkpoint
+from arcwise.train.checkpoint import TrainingState, checkpoints_of, restore_checkpoint, save_checkpoint
 from arcwise.train.device import device_for, device_name, fast_products, made_current
 from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener
@@ -37,7 +36,9 @@ from arcwise.train.setup import (
     build,
     circumstances,
     fit_to_model,
+    images_of,
     resolve,
+    run_folder,
     same_config,
     start_at_class_means,
 )
@@ -78,7 +79,7 @@ def train(
     given, place = Given(model, head, data), device_for(device)
     if data is not None:
         config = replace(config, data=replace(config.data, source="given"))
-    run = Run(Path(out) if out is not None else default_folder(config, given))
+    run = Run(Path(out) if out is not None else run_folder(config, given))
     if not resume:
         run.refuse_existing()
     run.refuse_strangers()
@@ -103,22 +104,6 @@ def train(
             Run.create(run.path, dataclasses.asdict(trainer.config), **about)
         trainer.fit()
         return trainer.finish()
-
-
-def default_folder(config: Config, given: Given) -> Path:
-    """Where a run goes that nobody chose a folder for."""
-    head = given.told().get("head", config.head.kind).lower()
-    return Path("runs") / f"{config.recipe or 'own'}-{head}-{config.seed}"
-
-
-def images_of(config: Config, given: Given, data_dir: str | Path | None, listener: Listener | None) -> Splits:
-    """The images that were handed over, or those that the configuration names; what is on its way is told."""
-    if given.data is not None:
-        return splits_from(given.data, config.data)
-    tell = None
-    if listener is not None:
-        tell = lambda what, done, total: listener({"kind": "data", "what": what, "done": done, "total": total})  # noqa: E731
-    return load(config.data, data_dir=data_dir, tell=tell)
 
 
 class Trainer:
@@ -146,7 +131,7 @@ class Trainer:
         self.optimiser = build_optimiser(self.model, self.head, config.train)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         torch.manual_seed(stream("steps", config.seed))
-        self.progress = restore_checkpoint(run, self.modules, self.optimisers, device) or Progress()
+        self.progress = restore_checkpoint(run, self.modules, self.optimisers, device) or TrainingState()
         self.guard = finite.Guard(self.optimiser, self.inside, device)
         self.forward = torch.compile(self.model) if config.train.compile else self.model
         look = self.model.preprocessing

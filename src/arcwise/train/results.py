@@ -8,9 +8,10 @@ from typing import Any
 from torch import nn
 
 from arcwise.heads import Head, LinearHead
-from arcwise.model import Embedder, load_tensors, save_tensors
+from arcwise.model import Embedder
 from arcwise.records import Embeddings, Run, write_json
 from arcwise.train.evaluate import Evaluation, judge, prototypes_of, snapshot_rows
+from arcwise.weights import load_tensors, save_tensors
 
 
 def model_and_head(both: nn.Module) -> tuple[Embedder, Head | LinearHead]:

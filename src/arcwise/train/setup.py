@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from torch import nn
 
 from arcwise.advise import advise
 from arcwise.config import Config, HeadConfig
-from arcwise.data import Images, Splits
+from arcwise.data import Images, Splits, load
 from arcwise.data.images import spread_rows
 from arcwise.data.samplers import stream
+from arcwise.data.sources import splits_from
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
@@ -27,6 +29,7 @@ from arcwise.ops import why_not
 from arcwise.records import Preprocessing, Run
 from arcwise.sphere import normalise
 from arcwise.train.device import device_name
+from arcwise.train.journal import Listener
 from arcwise.version import __version__
 
 CLASS_MEANS_FROM = 50_000  # images at most that prototypes of a fine-tuned model are taken from
@@ -64,6 +67,22 @@ class Given:
 
 
 NOTHING_GIVEN = Given()
+
+
+def run_folder(config: Config, given: Given) -> Path:
+    """Where a run goes that nobody chose a folder for."""
+    head = given.told().get("head", config.head.kind).lower()
+    return Path("runs") / f"{config.recipe or 'own'}-{head}-{config.seed}"
+
+
+def images_of(config: Config, given: Given, data_dir: str | Path | None, listener: Listener | None) -> Splits:
+    """The images that were handed over, or those that the configuration names; what is on its way is told."""
+    if given.data is not None:
+        return splits_from(given.data, config.data)
+    tell = None
+    if listener is not None:
+        tell = lambda what, done, total: listener({"kind": "data", "what": what, "done": done, "total": total})  # noqa: E731
+    return load(config.data, data_dir=data_dir, tell=tell)
 
 
 def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Config:
