@@ -96,7 +96,7 @@ def test_a_whole_run_trains_resumes_and_evaluates(tmp_path):
     config = override(SMALL, ["train.amp=true", "train.margin_warmup=2", "head.name=arcface"])
     run = train(config, tmp_path / "run", device="cuda")
     assert run.result["test"]["accuracy"] > 0.8
-    (run.path / "metrics.json").unlink()
+    (run.path / "result.json").unlink()
     again = train(config, run.path, resume=True, device="cuda")
     assert again.result["test"]["accuracy"] == pytest.approx(run.journal("finished")[-1]["accuracy"], abs=0.02)
 

@@ -31,8 +31,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "embed": ("arcwise.cli.embed:embed_command", "Write the embeddings of images into one file."),
     "margins": ("arcwise.cli.margins:margins_command", "List the margins, or write their illustrated page."),
 }
-for verb, (function, words) in VERBS.items():
-    app.command(function, name=verb, help=words)
 
 
 def main(tokens: list[str] | None = None) -> None:
@@ -40,8 +38,16 @@ def main(tokens: list[str] | None = None) -> None:
     sys.exit(code_of(sys.argv[1:] if tokens is None else tokens))
 
 
+def know_verbs() -> None:
+    """Tells the command line of every verb that it does not know yet; none of them is imported for that."""
+    for verb, (function, words) in VERBS.items():
+        if verb not in app:
+            app.command(function, name=verb, help=words)
+
+
 def code_of(tokens: list[str]) -> int:
     """The exit code of one command line; messages for the person go to stderr, without a traceback."""
+    know_verbs()
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         app(tokens, exit_on_error=False, print_error=True)
