@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test quick format lint types layers check soak bench docs clean
+.PHONY: demo test quick format lint types layers check soak bench results docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --out runs/demo
@@ -37,6 +37,10 @@ soak: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/head_cpu.py
 	$(BIN)/python benchmarks/train_loop.py
+
+# The reports of docs/results.md with their pages, under runs/results; meant for a GPU.
+results: $(READY)
+	$(BIN)/python benchmarks/results.py
 
 docs: $(READY)
 	$(BIN)/arcwise margins --page docs/margins.md

@@ -64,3 +64,9 @@ def test_the_training_loop_benchmark_runs_anywhere():
     done = run("benchmarks/train_loop.py", "--data", "digits", "--images", "400", "--rounds", "1")
     assert done.returncode == 0, done.stderr
     assert "both sides channels last:" in done.stdout and "ours as it is / plain as it is" in done.stdout
+
+
+def test_the_published_experiments_can_be_made_again_in_small(tmp_path):
+    done = run("benchmarks/results.py", "--small", "--only", "p2-mnist", "--out", str(tmp_path / "r"))
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("report.html"))

@@ -26,6 +26,29 @@ def test_the_public_door_is_small_and_every_name_opens():
         _ = arcwise.Hed
 
 
+def test_every_name_of_the_door_is_used_in_the_page_about_it():
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), flags=re.S))
+    used = set(re.findall(r"\barcwise\.(\w+)", code))
+    assert set(arcwise.__all__) <= used
+
+
+@pytest.mark.parametrize("name", ["train", "compare", "embed", "measure", "report", "advise"])
+def test_a_function_of_the_door_stays_one_whatever_was_imported_first(name):
+    code = f"""
+import arcwise.{name}, arcwise
+assert callable(arcwise.{name}) and arcwise.{name}.__name__ == "{name}"
+from arcwise.{name} import {name} as other
+assert other is arcwise.{name}
+from arcwise import {name} as third
+assert third is other
+"""
+    python(code)
+
+
+def test_a_star_brings_the_door_and_nothing_else():
+    python("from arcwise import *\nimport arcwise\nassert train is arcwise.train and Head is arcwise.Head")
+
+
 def test_advise_stays_a_function_whatever_was_imported_first():
     assert python("import arcwise.advise, arcwise; print(arcwise.advise(10, 2).dim)") == "2"
 
@@ -54,7 +77,8 @@ assert arcwise.advise(np.int64(10), 2, per_class=np.array([5] * 10)).classes == 
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", "docs/heads.md", "docs/training.md", "docs/seeing.md"]
+    "document",
+    ["README.md", "CONTRIBUTING.md", "docs/heads.md", "docs/training.md", "docs/seeing.md", "docs/python.md"],
 )
 def test_code_blocks_run(document):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.S)

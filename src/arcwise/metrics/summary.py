@@ -218,11 +218,13 @@ def cluster_metrics(distance: str) -> dict[str, Metric]:
     }  # fmt: skip
 
 
-def ranking_metric(words: str, number: Callable[[Retrieval], float], *, section: Section, headline: bool) -> Metric:
+def ranking_metric(
+    words: str, number: Callable[[Retrieval], float], *, section: Section, headline: bool, short: str = ""
+) -> Metric:
     """A number of how unseen samples find their like."""
     return Metric(
         f"unseen classes: {words}", "%", "higher", section,
-        lambda e: None if e.unseen_ranking is None else number(e.unseen_ranking), headline,
+        lambda e: None if e.unseen_ranking is None else number(e.unseen_ranking), headline, short,
     )  # fmt: skip
 
 
@@ -256,12 +258,14 @@ METRICS: dict[str, Metric] = {
     **pair_metrics("pairs", "all test pairs", "closed", lambda e: e.pairs),
     **pair_metrics("unseen", "pairs of unseen classes", "open", lambda e: e.unseen_pairs),
     "unseen-recall-1": ranking_metric(
-        "nearest neighbour is of the class", lambda r: r.recall_at[1], section="open", headline=True
+        "nearest neighbour is of the class", lambda r: r.recall_at[1], section="open", headline=True,
+        short="unseen classes: recall@1",
     ),
     "unseen-map-r": ranking_metric("MAP@R", lambda r: r.map_at_r, section="open", headline=False),
     "unseen-r-precision": ranking_metric("R-precision", lambda r: r.r_precision, section="more", headline=False),
     "open-auroc": Metric(
-        "known against unseen samples: AUROC", "%", "higher", "open", lambda e: e.open_set(openset.auroc), headline=True
+        "known against unseen samples: AUROC", "%", "higher", "open", lambda e: e.open_set(openset.auroc), headline=True,
+        short="known against unseen: AUROC",
     ),
     **{
         f"open-dir-{fpr:g}": Metric(
