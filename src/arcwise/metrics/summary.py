@@ -264,8 +264,8 @@ METRICS: dict[str, Metric] = {
     "unseen-map-r": ranking_metric("MAP@R", lambda r: r.map_at_r, section="open", headline=False),
     "unseen-r-precision": ranking_metric("R-precision", lambda r: r.r_precision, section="more", headline=False),
     "open-auroc": Metric(
-        "known against unseen samples: AUROC", "%", "higher", "open", lambda e: e.open_set(openset.auroc), headline=True,
-        short="known against unseen: AUROC",
+        "known against unseen samples: AUROC", "%", "higher", "open", lambda e: e.open_set(openset.auroc), True,
+        "known against unseen: AUROC",
     ),
     **{
         f"open-dir-{fpr:g}": Metric(
