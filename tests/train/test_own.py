@@ -64,6 +64,14 @@ def test_own_network_margin_and_arrays_train_in_one_call(tmp_path):
     assert arcwise.measure(run)["measured"]["accuracy"] == pytest.approx(run.result["test"]["accuracy"])
 
 
+def test_a_margin_of_ones_own_gets_the_scale_that_the_advisor_has_for_the_network(tmp_path):
+    advised = arcwise.advise(3, 5).s
+    run = trained(tmp_path / "run", settings=[*SHORT, "head.name=softmax"])  # the recipe's head is not what is trained
+    assert run.head.s == pytest.approx(advised, rel=1e-3)
+    wide = trained(tmp_path / "wide", settings=[*SHORT, "head.s=none"], model=net(dim=64))
+    assert wide.head.s == pytest.approx(arcwise.advise(3, 64).s, rel=1e-3) and wide.settings.model.dim == 64
+
+
 def test_the_model_loads_when_its_network_is_given(tmp_path):
     run = trained(tmp_path / "run")
     with pytest.raises(arcwise.ArcwiseError, match=r"network is Net, which is not arcwise's: pass it"):

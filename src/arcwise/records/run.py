@@ -99,7 +99,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether training came to its end."""
-        return (self.path / "result.json").is_file() or "steps" in self.earlier_result()
+        return (self.path / "result.json").is_file() or bool(self.earlier_result())
 
     @property
     def result(self) -> dict[str, Any]:
@@ -113,9 +113,8 @@ class Run:
     def earlier_result(self) -> dict[str, Any]:
         """The result of a Run from before result.json: it was in metrics.json, beside what was measured."""
         path = self.path / "metrics.json"
-        if not path.is_file():
-            return {}
-        return {key: value for key, value in read_json(path).items() if key not in MEASURED}
+        values = read_json(path) if path.is_file() else {}
+        return {key: value for key, value in values.items() if key not in MEASURED} if "steps" in values else {}
 
     @property
     def metrics(self) -> dict[str, Any]:

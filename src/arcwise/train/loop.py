@@ -99,9 +99,9 @@ def train(
         trainer = Trainer(run, config, splits, device=place, listener=listener, start=start, given=given)
         trainer.epoch_batches(0, 0)  # what cannot be trained is refused before the folder is taken
         if not run.exists():
-            told = circumstances(trainer.config, place, given, command)
+            told = circumstances(config, place, given, command)
             about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
-            Run.create(run.path, dataclasses.asdict(trainer.config), **about)
+            Run.create(run.path, dataclasses.asdict(config), **about)
         trainer.fit()
         return trainer.finish()
 
@@ -120,9 +120,8 @@ class Trainer:
         start: Embedder | None = None,
         given: Given = NOTHING_GIVEN,
     ):
-        self.run, self.splits, self.device, self.listener = run, splits, device, listener
+        self.run, self.config, self.splits, self.device, self.listener = run, config, splits, device, listener
         self.model, self.head = build(config, splits, start, given, device=device)
-        self.config = replace(config, model=self.model.config) if given.model is not None else config
         if start is not None and not checkpoints_of(run):
             start_at_class_means(self.model, self.head, splits.train)
         self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})

@@ -24,7 +24,7 @@ from arcwise.data.sources import splits_from
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
-from arcwise.model import Embedder
+from arcwise.model import Embedder, own_config
 from arcwise.ops import why_not
 from arcwise.records import Preprocessing, Run
 from arcwise.sphere import normalise
@@ -86,9 +86,12 @@ def images_of(config: Config, given: Given, data_dir: str | Path | None, listene
 
 
 def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Config:
-    """The configuration with everything decided: the advisor's scale where none was given."""
+    """The configuration with everything decided: a network of the user's, the advisor's scale where none was given."""
+    if given.model is not None:
+        config = replace(config, model=own_config(given.model, preprocessing_of(splits)))
     head, train = config.head, config.train
-    if not head.linear and head.s is None and not head.names_s and not isinstance(given.head, Head | LinearHead):
+    wants_scale = not head.linear if given.head is None else not isinstance(given.head, Head | LinearHead)
+    if wants_scale and head.s is None and not head.names_s:
         head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
     if config.train.patience and splits.validation is None:
         raise ArcwiseError("train.patience watches validation images: set data.validation=0.1 as well.")
