@@ -58,15 +58,17 @@ def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes | N
 
 def measure_epochs(run: Run, part: str) -> list[dict[str, float | None]]:
     """The Dunn indices of a run's snapshots, epoch by epoch, kept beside its numbers once measured."""
+    found, names = epoch_numbers(run, part), [file.name for file in run.snapshots(part)]
+    if found and known_epochs(run, part, names) is None:
+        write_json(run.path / f"epochs-{part}.json", {"definitions": definitions(), "of": names, "values": found})
+    return found
+
+
+def epoch_numbers(run: Run, part: str) -> list[dict[str, float | None]]:
+    """The same without keeping them: those that were kept, or those of the snapshots as they are."""
     files = run.snapshots(part)
-    if not files:
-        return []
-    path, names = run.path / f"epochs-{part}.json", [file.name for file in files]
-    known = known_epochs(run, part, names)
-    if known is None:
-        known = [finite_or_null(dunn_indices(Embeddings.load(file))) for file in files]
-        write_json(path, {"definitions": definitions(), "of": names, "values": known})
-    return known
+    known = known_epochs(run, part, [file.name for file in files])
+    return known if known is not None else [finite_or_null(dunn_indices(Embeddings.load(file))) for file in files]
 
 
 def known_epochs(run: Run, part: str, names: list[str]) -> list[dict[str, float | None]] | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from arcwise.compare import compare
 from arcwise.config import override
 from arcwise.errors import ArcwiseError
 from arcwise.figures import FIGURES, drawings
+from arcwise.figures.canvas import figure_bytes
 from arcwise.heads import head_from
 from arcwise.headspec import HeadSpec
 from arcwise.margins import MARGINS
@@ -354,3 +356,32 @@ def test_nothing_is_written_into_a_run_or_over_a_file(folder, capsys, where):
 def test_every_margin_has_a_title_of_its_own():
     titles = [head_from(name, 2, 5).spec.title for name in MARGINS]
     assert len(set(titles)) == len(titles) and all(titles)
+
+
+def contents(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_drawing_writes_nothing_into_runs(copied):
+    for run in copied.glob("*-seed0"):
+        for kept in run.glob("epochs-*.json"):
+            kept.unlink()
+    about = subject([copied])
+    before = contents(copied)
+    drawn = set()
+    for drawing in drawings(about):
+        drawn.add(drawing.name)
+        figure_bytes(drawing.figure, "svg")  # which closes it
+    assert drawn >= {"dunn-epochs", "confusion", "glance", "roc"}
+    assert contents(copied) == before
+
+
+def test_the_repair_command_that_measuring_prints_gives_the_same_numbers(copied):
+    run = Run.open(copied / "arcface-seed0")
+    before = measure(run)["measured"]
+    run.embeddings_path("test").unlink()
+    with pytest.raises(ArcwiseError, match="holds no embeddings of its test images") as caught:
+        measure(run, again=True)
+    command = str(caught.value).partition("again with: arcwise ")[2]
+    assert code_of(shlex.split(command)) == 0
+    assert measure(run, again=True)["measured"] == before and "accuracy" in before

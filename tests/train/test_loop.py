@@ -574,3 +574,20 @@ def test_large_folders_train_as_small_ones(tmp_path, monkeypatch):
     monkeypatch.setattr("arcwise.data.loader.room", lambda _: 0)
     streamed = train(small("train.epochs=2"), tmp_path / "streamed", device="cpu")
     assert same_tensors(load_file(whole.model), load_file(streamed.model))
+
+
+def test_images_that_are_judged_again_and_again_are_brought_to_the_device_once(tmp_path, monkeypatch):
+    from arcwise.train import evaluate
+
+    made = []
+
+    class Counted(evaluate.Loader):
+        def __init__(self, images, **options):
+            made.append(len(images))
+            super().__init__(images, **options)
+
+    monkeypatch.setattr(evaluate, "Loader", Counted)
+    run = train(small("train.snapshots=true", "data.validation=0.2", "train.epochs=4"), tmp_path / "run", device="cpu")
+    parts = [len(run.embeddings(name)) for name in ("validation", "test", "train-epoch-000")]
+    assert len(run.journal("evaluation")) == 4
+    assert sorted(made) == sorted([*parts, *parts[:2]])  # as a whole where they are judged, and some for snapshots

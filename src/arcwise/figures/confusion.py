@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from arcwise.figures.canvas import Depiction, panels, shown_heads
-from arcwise.measure import measure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +50,7 @@ def confusion_matrices(about: Subject) -> Iterator[Depiction]:
     """Mistakes of each head, all seeds together."""
     shown = []
     for head in shown_heads(about):
-        matrices = [measure(run).get("confusion", []) for run in about.runs[head]]
+        matrices = [run.metrics.get("confusion", []) for run in about.runs[head]]
         if not all(matrices):
             return
         shown.append(ConfusionPanel(head, np.sum(matrices, axis=0), about.embeddings(head).names))

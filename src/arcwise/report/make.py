@@ -77,6 +77,7 @@ def report_folder(runs: list[Path]) -> Path:
 def write_report(about: Subject, out: Path, *, html: bool, pdf: bool, archive: bool, tell: Say) -> list[Path]:
     """Everything, written into `out`; the paths of what was written, the report first."""
     tell("measuring")
+    about.measure(epochs=True)
     numbers = table_values(about.table, about.config.recipe)
     if about.sweep_table is not None:
         numbers["sweep"] = table_values(about.sweep_table, about.config.recipe)["metrics"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from arcwise.data.images import Images
 from arcwise.data.sources import Splits, load
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
-from arcwise.measure import measure_epochs
+from arcwise.measure import epoch_numbers, measure_epochs
 from arcwise.records import Comparison, Embeddings, Prototypes, Run
 from arcwise.study.table import Table, finite_or_infinite, table_of
 
@@ -50,6 +51,14 @@ class Subject:
     def table(self) -> Table:
         """Every number of every head over its seeds."""
         return table_of(self.runs)
+
+    def measure(self, *, epochs: bool = False) -> None:
+        """Measures what is not measured yet and keeps it in the runs; from then on nothing here writes into them."""
+        _ = self.table, self.sweep_table
+        for run in [run for many in self.runs.values() for run in many] if epochs else []:
+            for part in ("test", "validation", "train"):
+                with contextlib.suppress(ArcwiseError):  # a damaged snapshot is told where it is shown
+                    measure_epochs(run, part)
 
     @cached_property
     def sweep_table(self) -> Table | None:
@@ -169,7 +178,7 @@ class Subject:
 
 def epoch_indices(run: Run, part: str) -> list[dict[str, float]]:
     """The Dunn indices of one run's snapshots."""
-    return [{name: finite_or_infinite(value) for name, value in e.items()} for e in measure_epochs(run, part)]
+    return [{name: finite_or_infinite(value) for name, value in e.items()} for e in epoch_numbers(run, part)]
 
 
 def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
@@ -202,7 +211,9 @@ def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
         seeds = [run.settings.seed for run in many]
         if len(set(seeds)) < len(seeds):
             raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
-    return Subject(runs, sweep, imbalanced, unfinished_notes(paths), psi)
+    about = Subject(runs, sweep, imbalanced, unfinished_notes(paths), psi)
+    about.measure()
+    return about
 
 
 # What may differ between runs of one experiment: it changes what is kept of a run, not what it learns.
