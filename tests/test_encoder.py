@@ -120,3 +120,21 @@ def test_a_file_of_rows_says_whose_they_are(tmp_path):
     net = model()
     path = arcwise.embed(net, arcwise.load("digits").test).save(tmp_path / "e.safetensors")
     assert Embeddings.load(path).model == net.fingerprint
+
+
+def test_stacks_without_channels_and_tensors_are_images_too():
+    wanted = Means().encode(PIXELS[:6])
+    for images in (PIXELS[:6, ..., 0], torch.from_numpy(PIXELS[:6]), list(torch.from_numpy(PIXELS[:6]))):
+        assert np.array_equal(arcwise.embed(Means(), images).x, wanted)
+
+
+def test_images_that_cannot_be_used_are_named(tmp_path):
+    (tmp_path / "no.png").write_text("no image")
+    for image, said in (
+        (tmp_path / "gone.png", r"gone\.png cannot be used \(No such file"),
+        (tmp_path / "no.png", r"no\.png cannot be used \(no image that Pillow can read\)"),
+        (tmp_path, "Is a directory"),
+        (np.zeros((8, 8), np.float32), "image #0: an image is an array of bytes"),
+    ):
+        with pytest.raises(arcwise.ArcwiseError, match=said):
+            arcwise.embed(Means(), [image])

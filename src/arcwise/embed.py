@@ -10,7 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from arcwise.data.images import Images, read_ahead
+from arcwise.errors import ArcwiseError
 from arcwise.records import Embeddings, Encoder
+from arcwise.records.preprocessing import why_unusable
 
 BATCH = 512
 
@@ -42,7 +44,7 @@ def embed(
     else:
         many = image_list(images)
         y, names, keys = None, (), tuple(image_key(image, at) for at, image in enumerate(many))
-        read = lambda row: np.stack([encoder.preprocessing.pixels(many[at]) for at in row])  # noqa: E731
+        read = lambda row: np.stack([ready_pixels(encoder, many[at], keys[at]) for at in row])  # noqa: E731
     x = np.empty((len(keys), encoder.dim), np.float32)
     for row, pixels in read_ahead(read, batches_of(len(keys), batch)):
         x[row] = encode_rows(encoder, pixels, mirror=mirror)
@@ -59,6 +61,16 @@ def encode_rows(
     return out + encoder.encode(pixels[:, :, ::-1]) if mirror else out
 
 
+def ready_pixels(encoder: Encoder, image: Any, key: str) -> UInt8[np.ndarray, "h w channels"]:
+    """One image as the encoder wants it, or an error that names it."""
+    try:
+        return encoder.preprocessing.pixels(image)
+    except ArcwiseError as error:
+        raise ArcwiseError(f"image {key}: {error}") from None
+    except Exception as error:  # a broken file makes Pillow raise nearly anything
+        raise ArcwiseError(f"image {key} cannot be used ({why_unusable(error)}). Leave it out, or mend it.") from None
+
+
 def batches_of(n: int, batch: int) -> Iterator[Int[np.ndarray, " b"]]:
     """The rows of each batch, in order."""
     for start in range(0, n, batch):
@@ -67,7 +79,9 @@ def batches_of(n: int, batch: int) -> Iterator[Int[np.ndarray, " b"]]:
 
 def image_list(images: Any) -> Sequence[Any]:
     """One image or many as a list."""
-    if isinstance(images, np.ndarray) and images.ndim == 4:
+    if hasattr(images, "__array__") and not hasattr(images, "__array_interface__"):
+        images = np.asarray(images)  # a tensor
+    if isinstance(images, np.ndarray) and (images.ndim == 4 or (images.ndim == 3 and images.shape[2] not in (1, 3, 4))):
         return list(images)
     return images if isinstance(images, Sequence) and not isinstance(images, str | bytes) else [images]
 

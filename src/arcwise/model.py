@@ -214,8 +214,15 @@ def own_config(network: nn.Module, look: Preprocessing) -> ModelConfig:
     """The configuration of a network that was handed over: its class's name, and the dimension that it gives."""
     one = next(iter(network.parameters()), torch.zeros(0))
     probe = torch.zeros(2, look.channels, look.side, look.side, device=one.device)
-    with torch.no_grad(), Evaluating(network):
-        out = network(probe)
+    try:
+        with torch.no_grad(), Evaluating(network):
+            out = network(probe)
+    except RuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise ArcwiseError(
+            f"{type(network).__name__} cannot take images of {look.channels} x {look.side} x {look.side} (channels, "
+            f"height, width): {first}"
+        ) from None
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != 2:
         raise ArcwiseError(
             f"a network gives one embedding a row, (b, d); {type(network).__name__} made "

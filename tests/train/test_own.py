@@ -58,6 +58,7 @@ def test_own_network_margin_and_arrays_train_in_one_call(tmp_path):
     assert run.result["test"]["accuracy"] > 0.9
     assert run.given == {"model": "Net", "head": "Softer", "data": "tuple"}
     assert run.settings.model.backbone == "own:Net" and run.settings.model.dim == 5
+    assert run.settings.head.kind == "softer" and run.settings.head.m == 0.1
     assert run.head.name == "Softer" and run.head.m == 0.1 and run.settings.data.source == "given"
     found = run.embeddings("test")
     assert found.keys[0].startswith("data:train#") and found.names == ("0", "1", "2")
@@ -101,12 +102,23 @@ def test_a_stopped_run_goes_on_to_the_same_bits_when_all_is_given_again(tmp_path
         arcwise.train("digits-2d", run.path, settings=SHORT, resume=True, device="cpu")
     with pytest.raises(arcwise.ArcwiseError, match="images are not those"):
         trained(run.path, data=arrays(n=99), resume=True)
+    pixels, labels = arrays()
+    with pytest.raises(arcwise.ArcwiseError, match="images are not those"):
+        trained(run.path, data=(255 - pixels, labels), resume=True)
+    with pytest.raises(arcwise.ArcwiseError, match=r"another head: Softer m=0\.1 s=8, now Softer m=0\.2"):
+        trained(run.path, head=Softer(0.2), resume=True)
+    with pytest.raises(arcwise.ArcwiseError, match="another head: Softer, now CosFace"):
+        trained(run.path, head=arcwise.margins.CosFace(0.1), resume=True)
+    with pytest.raises(arcwise.ArcwiseError, match="another model: Net, now Sequential"):
+        trained(run.path, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 5)), resume=True)
     with pytest.raises(arcwise.ArcwiseError, match=r"train\.epochs was 2, now 3"):
         trained(run.path, settings=[*SHORT, "train.epochs=3"], resume=True)
     torch.manual_seed(1)
     again = trained(run.path, model=Net(), resume=True)  # its first weights do not matter any more
     one, two = load_file(again.model), load_file(whole.model)
     assert all(torch.equal(value, two[name]) for name, value in one.items())
+    with pytest.raises(arcwise.ArcwiseError, match="images are not those"):  # finished, and yet not the same
+        trained(run.path, data=(255 - pixels, labels), resume=True)
 
 
 def test_a_run_without_objects_does_not_take_them_later(tmp_path):
@@ -156,3 +168,11 @@ def test_arrays_that_cannot_be_images_are_named(tmp_path, data, said):
 def test_a_network_that_gives_no_rows_is_named(tmp_path):
     with pytest.raises(arcwise.ArcwiseError, match=r"Conv2d made \(2, 3, 8, 8\)"):
         trained(tmp_path / "run", model=nn.Conv2d(1, 3, 3, padding=1))
+    with pytest.raises(arcwise.ArcwiseError, match=r"Net cannot take images of 1 x 8 x 8"):
+        trained(tmp_path / "run", model=net(side=9))
+
+
+def test_the_report_of_such_a_run_does_not_pretend_to_know_the_command(tmp_path):
+    run = trained(tmp_path / "run")
+    page = arcwise.report(run.path, tmp_path / "report", pdf=False)[0].read_text()
+    assert "model=Net, head=Softer, data=tuple" in page and "data.source=given" not in page

@@ -13,6 +13,7 @@ app = App(
     name="arcwise",
     help="Angular-margin embeddings: exact, finite, and in bounded memory.",
     version=f"arcwise {__version__}",
+    help_format="plaintext",
     result_action="return_value",
     suppress_keyboard_interrupt=False,
     default_parameter=Parameter(negative=(), consume_multiple=True),

@@ -43,6 +43,7 @@ class Splits:
     unseen: Images | None = None
     broken: dict[str, str] = field(default_factory=dict)
     framing: Framing | None = None
+    handed_over: bool = False  # by a user, as arrays: nothing but their pixels says which images they are
 
     @property
     def parts(self) -> dict[str, Images]:
@@ -58,10 +59,12 @@ class Splits:
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of which images are in which part, by name and label; not of their pixels."""
+        """A checksum of which images are in which part, by name and label; of pixels where they were handed over."""
         sha = hashlib.sha256()
         for name, part in self.parts.items():
             sha.update(json.dumps([name, part.names, part.shape, part.y.tolist(), part.files]).encode())
+            if self.handed_over and isinstance(part.pixels, np.ndarray):
+                sha.update(np.ascontiguousarray(part.pixels).data)
         return sha.hexdigest()[:24]
 
     def refuse_others(self, run: Run) -> None:
@@ -287,7 +290,8 @@ def divide(raw: Raw, kept: str, config: DataConfig) -> Splits:
         if not len(part):
             raise ArcwiseError(f"no {name} images are left: too few images for the shares and classes asked for.")
     side, _, channels = train.shape
-    return Splits(train=train, broken=raw.broken, framing=framing_of(config, side=side, channels=channels), **shaped)
+    framing = framing_of(config, side=side, channels=channels)
+    return replace(Splits(train=train, test=shaped.pop("test"), broken=raw.broken, framing=framing), **shaped)
 
 
 def train_and_test(raw: Raw, classes: list[int], config: DataConfig) -> tuple[Images, Images]:
@@ -336,7 +340,7 @@ def splits_from(data: object, config: DataConfig) -> Splits:
     [16, 4]
     """
     if isinstance(data, Splits):
-        return data
+        return replace(data, handed_over=True)
     given = data if isinstance(data, Mapping) else {"train": data}
     for name in given.keys() - {"train", "validation", "test", "unseen"}:
         raise unknown("part of data", name, ("train", "validation", "test", "unseen"))
@@ -344,7 +348,7 @@ def splits_from(data: object, config: DataConfig) -> Splits:
         raise ArcwiseError('data needs a part "train": pass (pixels, labels), or {"train": ..., "test": ...}.')
     made = {name: images_from(part, name) for name, part in given.items()}
     raw = Raw(train=made.pop("train"), test=made.pop("test", None))
-    return replace(divide(raw, "", config), **made)
+    return replace(divide(raw, "", config), handed_over=True, **made)
 
 
 def images_from(part: object, name: str) -> Images:

@@ -52,6 +52,8 @@ class Framing:
         >>> Framing(side=2, channels=1).pixels(np.full((4, 6, 3), 200, np.uint8)).ravel().tolist()
         [200, 200, 200, 200]
         """
+        if hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
+            image = np.asarray(image)  # a tensor
         if isinstance(image, np.ndarray):
             return self.framed(with_channels(checked_array(image), self.channels))
         return self.framed(self.opened(image))
@@ -297,4 +299,6 @@ def why_unusable(error: Exception) -> str:
         return "larger than any photograph (a decompression bomb)"
     if isinstance(error, UnidentifiedImageError):
         return "no image that Pillow can read"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return f"{type(error).__name__}: {error}"

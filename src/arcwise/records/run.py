@@ -193,7 +193,8 @@ class Run:
         """Raises when a run was started here: it is not to be overwritten."""
         if self.exists():
             raise ArcwiseError(
-                f"{self.path} holds a run already. Add --resume to go on with it, or choose another --out."
+                f"{self.path} holds a run already. Add --resume (in Python resume=True) to go on with it, or choose "
+                "another folder with --out."
             )
 
     def refuse_strangers(self) -> None:

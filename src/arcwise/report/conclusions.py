@@ -92,9 +92,10 @@ def best_sentence(table: Table, names: list[str]) -> str:
     """Which head has the best mean in what."""
     best: dict[str, list[str]] = {}
     for name in names:
-        best.setdefault(table.best(name), []).append(
-            f"{METRICS[name].label} ({number_text(name, table.spread(name, table.best(name)).mean)})"
-        )
+        means = {head: number_text(name, table.spread(name, head).mean) for head in table.heads}
+        top = means[table.best(name)]
+        equals = " and ".join(head for head, mean in means.items() if mean == top)
+        best.setdefault(equals, []).append(f"{METRICS[name].label} ({top})")
     return (
         "By the mean over seeds alone, the best were: "
         + "; ".join(f"{head} in {', '.join(what)}" for head, what in best.items())

@@ -463,6 +463,9 @@ def repeat(about: Subject) -> list[Block]:
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
     seeds = sorted({seed for found in about.table.seeds.values() for seed in found})
     commands = [repeat_command(about.runs)] + ([repeat_command(about.sweep)] if about.sweep else [])
+    if given := about.first.given:
+        objects = ", ".join(f"{name}={kind}" for name, kind in given.items())
+        commands = [f"arcwise.train(..., {objects})  # objects that were handed over, with the settings of config.json"]
     return [
         Code("\n".join(commands)),
         Paragraph(

@@ -77,7 +77,8 @@ def restore_checkpoint(
             try:
                 module.load_state_dict({n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)})
             except RuntimeError as error:
-                raise ArcwiseError(f"{path} does not fit this run: {error}. Choose another --out.") from None
+                first = " ".join(str(error).split()[:40])
+                raise ArcwiseError(f"{path} does not fit this run: {first} ... Choose another --out.") from None
         for name, optimiser in optimisers.items():
             restore_optimiser(name, optimiser, tensors)
         restore_random(tensors, device)

@@ -86,13 +86,16 @@ def train(
     with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         start = Embedder.load(config.init) if config.init else None
         config = fit_to_model(config, start)
+        splits = images_of(config, given, data_dir, listener) if data is not None else None
         if run.exists():
             given.refuse_others(Run.open(run.path))
             config = same_config(run, config, given)
+            if splits is not None:
+                splits.refuse_others(run)
             if run.finished and run.model.is_file():
                 return run
             run.sweep()
-        splits = images_of(config, given, data_dir, listener)
+        splits = splits or images_of(config, given, data_dir, listener)
         config = resolve(config, splits, given)
         if run.exists():
             splits.refuse_others(run)

@@ -24,6 +24,7 @@ from arcwise.data.sources import splits_from
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
+from arcwise.headspec import HeadSpec
 from arcwise.model import Embedder, own_config
 from arcwise.ops import why_not
 from arcwise.records import Preprocessing, Run
@@ -52,9 +53,23 @@ class Given:
         named = {name: getattr(self, name) for name in ("model", "head", "data")}
         return {name: type(value).__name__ for name, value in named.items() if value is not None}
 
+    @property
+    def spec(self) -> HeadSpec | None:
+        """Which head was handed over; of a margin all but the scale."""
+        if self.head is None or isinstance(self.head, Head | LinearHead):
+            return None if self.head is None else self.head.spec
+        return replace(Head(1, classes_of(self.head), margin=self.head).spec, s=None)
+
     def refuse_others(self, run: Run) -> None:
-        """Raises where a run was begun with objects that are not here now, or the other way round."""
+        """Raises where a run was begun with objects that are not here now, with others, or the other way round."""
         before, now = run.given, self.told()
+        for name in [name for name in now if before.get(name, now[name]) != now[name] and name != "data"]:
+            raise ArcwiseError(f"{run.path} was begun with another {name}: {before[name]}, now {now[name]}.")
+        if (spec := self.spec) is not None and "head" in before and spec != replace(run.head, s=spec.s):
+            raise ArcwiseError(
+                f"{run.path} was begun with another head: {run.head.label}, now {spec.label}. Hand over the same, or "
+                "choose another folder."
+            )
         for name in before.keys() - now.keys():
             raise ArcwiseError(
                 f"{run.path} was begun with a {name} of your own ({before[name]}): hand it over again, as in "
@@ -67,6 +82,12 @@ class Given:
 
 
 NOTHING_GIVEN = Given()
+
+
+def classes_of(margin: nn.Module) -> int:
+    """How many classes a margin is for: as many as it has m's of its own, any number where it has one."""
+    m = getattr(margin, "m", None)
+    return len(m) if isinstance(m, torch.Tensor) and m.ndim == 1 else 2
 
 
 def run_folder(config: Config, given: Given) -> Path:
@@ -91,6 +112,9 @@ def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Con
         config = replace(config, model=own_config(given.model, preprocessing_of(splits)))
     head, train = config.head, config.train
     wants_scale = not head.linear if given.head is None else not isinstance(given.head, Head | LinearHead)
+    if given.spec is not None:  # the settings tell what is trained
+        s = given.spec.s if given.spec.s is not None else head.spec.s
+        head = replace(head, name=given.spec.name, s=s, m=given.spec.m, k=given.spec.k)
     if wants_scale and head.s is None and not head.names_s:
         head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
     if config.train.patience and splits.validation is None:
@@ -147,7 +171,7 @@ def build_head(config: HeadConfig, dim: int, classes: int, given: nn.Module | No
     if given is None:
         return head_from(config.spec, dim, classes, engine=config.engine, gradient=config.gradient)
     if not isinstance(given, Head | LinearHead):
-        s, k = config.spec.s or 64.0, config.spec.k or 1
+        s, k = config.s or 64.0, config.k or 1
         return Head(dim, classes, margin=given, s=s, k=k, engine=config.engine, gradient=config.gradient)
     if (given.dim, given.classes) != (dim, classes):
         raise ArcwiseError(
