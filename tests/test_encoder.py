@@ -138,3 +138,45 @@ def test_images_that_cannot_be_used_are_named(tmp_path):
     ):
         with pytest.raises(arcwise.ArcwiseError, match=said):
             arcwise.embed(Means(), [image])
+
+
+def test_rows_stay_what_they_are_while_another_thread_switches_the_mode():
+    net = model().eval()
+    wanted, before = net.encode(PIXELS), {name: value.clone() for name, value in net.state_dict().items()}
+    done = threading.Event()
+
+    def switch():
+        while not done.is_set():
+            net.train()
+            net.eval()
+
+    thread = threading.Thread(target=switch)
+    thread.start()
+    try:
+        assert all(np.array_equal(net.encode(PIXELS), wanted) for _ in range(20))
+    finally:
+        done.set()
+        thread.join()
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_encoding_follows_weights_that_have_moved():
+    net = model()
+    first = net.encode(PIXELS)
+    with torch.no_grad():
+        net.neck.fc.bias += 1.0
+    assert np.allclose(net.encode(PIXELS), first + 1.0, atol=1e-5)
+    net.double().float()  # every tensor is a new one
+    assert np.allclose(net.encode(PIXELS), first + 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [0, -3])
+def test_a_batch_holds_an_image_at_least(batch):
+    with pytest.raises(arcwise.ArcwiseError, match="batch must be a whole number of at least 1"):
+        arcwise.embed(Means(), PIXELS, batch=batch)
+
+
+def test_pixels_of_another_shape_are_not_encoded():
+    for call in (model().encode, LOOK.batch):
+        with pytest.raises(arcwise.ArcwiseError, match="takes images of 8 x 8 x 1"):
+            call(np.zeros((1, 8, 8, 3), np.uint8))

@@ -131,3 +131,23 @@ def test_every_link_in_the_documents_leads_somewhere():
 def test_the_changelog_knows_this_version():
     assert arcwise.__version__ in (ROOT / "CHANGELOG.md").read_text()
     assert f'version = "{arcwise.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_threads_may_open_the_door_at_once():
+    code = """
+import threading, arcwise
+names, failed, barrier = arcwise.__all__, [], threading.Barrier(len(arcwise.__all__))
+
+def work(name):
+    barrier.wait()
+    try:
+        getattr(arcwise, name)
+    except BaseException as error:
+        failed.append((name, error))
+
+threads = [threading.Thread(target=work, args=(name,)) for name in names]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert not failed, failed
+"""
+    python(code)

@@ -177,3 +177,32 @@ def test_a_lock_keeps_a_second_process_out_and_dies_with_its_process(tmp_path):
     child.join()
     with Run(tmp_path).locked():
         pass
+
+
+def test_arrays_of_the_other_byte_order_come_back_as_numbers(tmp_path):
+    path = Embeddings(np.eye(3, dtype=">f4"), np.arange(3).astype(">i8")).save(tmp_path / "e.safetensors")
+    assert np.array_equal(Embeddings.load(path).x, np.eye(3)) and Embeddings.load(path).y.tolist() == [0, 1, 2]
+
+
+def test_prototypes_of_nobody_come_back(tmp_path):
+    assert Prototypes.load(Prototypes(np.eye(2)).save(tmp_path / "p")).head.name == ""
+
+
+def test_threads_that_write_one_file_do_not_meet(tmp_path):
+    import threading
+
+    failed = []
+
+    def work(number):
+        try:
+            for _ in range(20):
+                write(tmp_path / "a.txt", f"{number}" * 1000)
+        except ArcwiseError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and len(set((tmp_path / "a.txt").read_text())) == 1 and len(list(tmp_path.iterdir())) == 1

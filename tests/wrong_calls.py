@@ -21,6 +21,13 @@ def changed(x: torch.Tensor, row: int, value: float) -> torch.Tensor:
     return x
 
 
+GREY = arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+
+
+def embedder():
+    return arcwise.Embedder(arcwise.ModelConfig(dim=2), preprocessing=GREY)
+
+
 def head(**options):
     return arcwise.Head(8, 10, **options)
 
@@ -121,6 +128,16 @@ BUILD = {
     "counts all zero": lambda: arcwise.margins_from_counts([0, 0]),
     "counts low above high": lambda: arcwise.margins_from_counts([1, 2], 0.5, 0.2),
     "advise no classes": lambda: arcwise.advise(0, 2),
+    "encode floats": lambda: embedder().encode(np.zeros((2, 8, 8, 1), np.float32)),
+    "batch of floats": lambda: GREY.batch(np.zeros((2, 8, 8, 1))),
+    "labels of floats": lambda: arcwise.Embeddings(np.eye(2), np.array([0.5, 1.0])),
+    "prototypes with a short bias": lambda: arcwise.Prototypes(np.zeros((3, 2)), np.zeros(2)),
+    "an image that is a number": lambda: arcwise.embed(embedder(), 3),
+    "a network that is a class": lambda: arcwise.train("digits-2d", "/nowhere/run", model=torch.nn.Flatten),
+    "a network that is a name": lambda: arcwise.train("digits-2d", "/nowhere/run", model="resnet9"),
+    "a head that is a number": lambda: arcwise.train("digits-2d", "/nowhere/run", head=3),
+    "a recipe that is a number": lambda: arcwise.train(5, "/nowhere/run"),
+    "a spec of None": lambda: arcwise.HeadSpec.parse(None),
 }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,7 @@ HOMES = {
     "override": "config", "recipe": "recipes", "report": "report", "split_lse": "ops", "train": "train",
 }  # fmt: skip
 MODULES = ("margins", "metrics", "ops", "optim")
+IMPORTING = threading.RLock()  # threads that open two doors at once would wait for each other's modules
 
 __all__ = sorted([*HOMES, *MODULES])  # pyright: ignore
 
@@ -83,13 +85,14 @@ sys.modules[__name__].__class__ = Door
 
 
 def __getattr__(name: str) -> object:
-    if name in MODULES:
-        return importlib.import_module(f"arcwise.{name}")
-    if name not in HOMES:
+    if name not in HOMES and name not in MODULES:
         raise AttributeError(f"module 'arcwise' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(f"arcwise.{HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    with IMPORTING:
+        if name in MODULES:
+            return importlib.import_module(f"arcwise.{name}")
+        value = getattr(importlib.import_module(f"arcwise.{HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from os import PathLike
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from arcwise.data.images import Images, read_ahead
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, count_at_least
 from arcwise.records import Embeddings, Encoder
 from arcwise.records.preprocessing import why_unusable
 
@@ -38,6 +38,7 @@ def embed(
     >>> found.x.shape, found.keys[0].startswith("digits#")
     ((359, 2), True)
     """
+    count_at_least("batch", batch, 1)
     if isinstance(images, Images):
         encoder.preprocessing.refuse_other_shapes(images.shape)
         y, names, keys, read = images.y, images.names, images.keys, lambda row: np.asarray(images.pixels[row])
@@ -83,7 +84,9 @@ def image_list(images: Any) -> Sequence[Any]:
         images = np.asarray(images)  # a tensor
     if isinstance(images, np.ndarray) and (images.ndim == 4 or (images.ndim == 3 and images.shape[2] not in (1, 3, 4))):
         return list(images)
-    return images if isinstance(images, Sequence) and not isinstance(images, str | bytes) else [images]
+    if isinstance(images, Sequence | Set | Iterator) and not isinstance(images, str | bytes):
+        return images if isinstance(images, Sequence) else list(images)
+    return [images]
 
 
 def image_key(image: Any, place: int) -> str:

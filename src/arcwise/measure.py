@@ -6,7 +6,7 @@ from typing import Any
 
 from arcwise.errors import ArcwiseError
 from arcwise.metrics.identification import class_table, confusion, nearest_prototype
-from arcwise.metrics.summary import DUNN, all_metrics, definitions, dunn_indices, dunn_name, finite_or_null
+from arcwise.metrics.summary import DUNN, METRICS, all_metrics, definitions, dunn_indices, dunn_name, finite_or_null
 from arcwise.records import Embeddings, Prototypes, Run, read_json, write_json
 
 CLASSES_LISTED = 1000  # classes at most of which a confusion matrix is kept
@@ -24,7 +24,7 @@ def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
     """
     run = run if isinstance(run, Run) else Run.open(run)
     _ = run.result  # what is not finished cannot be measured
-    known = run.metrics
+    known = {} if again else kept_metrics(run)
     if not again and known.get("definitions") == definitions() and is_whole(known.get("measured")):
         return known
     test, unseen, centres = evidence_of(run)
@@ -40,9 +40,19 @@ def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
     return metrics
 
 
+def kept_metrics(run: Run) -> dict[str, Any]:
+    """What was measured before; nothing where the file is damaged and holds nothing else."""
+    try:
+        return run.metrics
+    except ArcwiseError:
+        return {}
+
+
 def is_whole(found: Any) -> bool:
     """Whether these are numbers by name, as measuring writes them."""
-    return isinstance(found, dict) and all(value is None or isinstance(value, int | float) for value in found.values())
+    if not isinstance(found, dict) or not found or not found.keys() <= METRICS.keys():
+        return False
+    return all(value is None or isinstance(value, int | float) for value in found.values())
 
 
 def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes | None]:

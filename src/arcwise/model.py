@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +73,6 @@ class Embedder(nn.Module):
                 config.backbone, **look, dropout=config.dropout, pretrained=config.pretrained
             )
             self.neck = Neck(self.backbone.features, config.dim, norm=config.norm)  # type: ignore[arg-type]
-        self.encoding = Evaluating(self)
 
     @property
     def dim(self) -> int:
@@ -99,9 +97,10 @@ class Embedder(nn.Module):
 
         `amp` computes in bf16 where a GPU has it: faster, and angles move by a tenth of a degree or so.
         """
-        with self.encoding, torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp and has_bf16(x.device)):
-            out = self(x).float()
-            return out + self(x.flip(3)).float() if mirror else out
+        view = in_evaluation(self)
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp and has_bf16(x.device)):
+            out = view(x).float()
+            return out + view(x.flip(3)).float() if mirror else out
 
     def encode(self, pixels: UInt8[np.ndarray, "n h w channels"]) -> Float[np.ndarray, "n d"]:
         """The raw float32 embeddings of images of the model's own side and channels, whatever mode the model is in.
@@ -110,7 +109,7 @@ class Embedder(nn.Module):
         >>> Embedder(ModelConfig(dim=2), preprocessing=grey).encode(np.zeros((3, 8, 8, 1), np.uint8)).shape
         (3, 2)
         """
-        self.preprocessing.refuse_other_shapes(pixels.shape[1:])
+        self.preprocessing.admit_pixels(pixels)
         out = np.empty((len(pixels), self.dim), np.float32)
         for start in range(0, len(pixels), IMAGES_AT_ONCE):
             some = np.ascontiguousarray(pixels[start : start + IMAGES_AT_ONCE])
@@ -170,36 +169,19 @@ class Embedder(nn.Module):
         model = cls(config, preprocessing=look, names=names, about=about, network=network)
         return put_weights(model, weights, path).to(device)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies have a counter of their own."""
-        return {key: value for key, value in self.__dict__.items() if key != "encoding"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.encoding = Evaluating(self)
+def in_evaluation(module: nn.Module, seen: dict[int, nn.Module] | None = None) -> nn.Module:
+    """The module in evaluation mode, as a second view of the same weights: the module itself is left as it is.
 
-
-class Evaluating:
-    """Holds a module in evaluation mode while anybody is inside; the last to leave puts every layer's mode back."""
-
-    def __init__(self, module: nn.Module):
-        self.module, self.inside, self.lock = module, 0, threading.Lock()
-        self.modes: list[tuple[nn.Module, bool]] = []
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.inside == 0:
-                self.modes = [(layer, layer.training) for layer in self.module.modules() if layer.training]
-                for layer, _ in self.modes:
-                    layer.training = False
-            self.inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0:
-                for layer, training in self.modes:
-                    layer.training = training
+    So several threads may encode, and another train, without anybody switching anybody's mode.
+    """
+    seen = {} if seen is None else seen
+    if id(module) not in seen:
+        view = seen[id(module)] = object.__new__(type(module))
+        view.__dict__.update(module.__dict__)
+        children = {name: child and in_evaluation(child, seen) for name, child in module._modules.items()}
+        view.__dict__.update(_modules=children, training=False)
+    return seen[id(module)]
 
 
 def has_bf16(device: torch.device) -> bool:
@@ -215,8 +197,8 @@ def own_config(network: nn.Module, look: Preprocessing) -> ModelConfig:
     one = next(iter(network.parameters()), torch.zeros(0))
     probe = torch.zeros(2, look.channels, look.side, look.side, device=one.device)
     try:
-        with torch.no_grad(), Evaluating(network):
-            out = network(probe)
+        with torch.no_grad():
+            out = in_evaluation(network)(probe)
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise ArcwiseError(

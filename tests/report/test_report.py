@@ -385,3 +385,11 @@ def test_the_repair_command_that_measuring_prints_gives_the_same_numbers(copied)
     command = str(caught.value).partition("again with: arcwise ")[2]
     assert code_of(shlex.split(command)) == 0
     assert measure(run, again=True)["measured"] == before and "accuracy" in before
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"measured": {}}', '{"measured": {"zzz": 1.0}}'])
+def test_damaged_numbers_of_a_run_are_measured_again(copied, text):
+    run = Run.open(copied / "arcface-seed0")
+    before = measure(run)
+    (run.path / "metrics.json").write_text(text)
+    assert measure(run) == before and Run.open(run.path).finished

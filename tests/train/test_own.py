@@ -67,7 +67,8 @@ def test_own_network_margin_and_arrays_train_in_one_call(tmp_path):
 
 def test_a_margin_of_ones_own_gets_the_scale_that_the_advisor_has_for_the_network(tmp_path):
     advised = arcwise.advise(3, 5).s
-    run = trained(tmp_path / "run", settings=[*SHORT, "head.name=softmax"])  # the recipe's head is not what is trained
+    softmax = arcwise.override(arcwise.recipe("digits-2d"), ["head.name=softmax", *SHORT])  # not what is trained
+    run = arcwise.train(softmax, tmp_path / "run", model=net(), head=Softer(), data=arrays(), device="cpu")
     assert run.head.s == pytest.approx(advised, rel=1e-3)
     wide = trained(tmp_path / "wide", settings=[*SHORT, "head.s=none"], model=net(dim=64))
     assert wide.head.s == pytest.approx(arcwise.advise(3, 64).s, rel=1e-3) and wide.settings.model.dim == 64
@@ -176,3 +177,47 @@ def test_the_report_of_such_a_run_does_not_pretend_to_know_the_command(tmp_path)
     run = trained(tmp_path / "run")
     page = arcwise.report(run.path, tmp_path / "report", pdf=False)[0].read_text()
     assert "model=Net, head=Softer, data=tuple" in page and "data.source=given" not in page
+
+
+def test_a_head_of_another_scale_or_other_layers_are_refused_on_resume(tmp_path):
+    run = trained(tmp_path / "run", head=arcwise.Head(5, 3, margin="cosface:m=0.2", s=12.0))
+    with pytest.raises(arcwise.ArcwiseError, match=r"CosFace m=0\.2 s=12, now CosFace m=0\.2 s=99"):
+        trained(run.path, head=arcwise.Head(5, 3, margin="cosface:m=0.2", s=99.0), resume=True)
+
+    class Net(type(net())):
+        def __init__(self):
+            super().__init__()
+            self.body.append(nn.Tanh())
+
+    with pytest.raises(arcwise.ArcwiseError, match="another Net: its layers are not the same"):
+        trained(run.path, head=arcwise.Head(5, 3, margin="cosface:m=0.2", s=12.0), model=Net(), resume=True)
+    with pytest.raises(arcwise.ArcwiseError, match=r"data\.test was 0\.2, now 0\.4"):
+        trained(run.path, head=arcwise.Head(5, 3, margin="cosface:m=0.2", s=12.0), resume=True,
+                settings=[*SHORT, "data.test=0.4"])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"settings": [*SHORT, "head.m=0.9"]}, r"head\.m has no effect here: the head was handed over"),
+        ({"settings": [*SHORT, "model.dim=9"]}, r"model\.dim has no effect"),
+        ({"settings": [*SHORT, "data.source=mnist"]}, r"data\.source has no effect"),
+        ({"head": arcwise.Head(5, 3), "settings": [*SHORT, "head.s=9"]}, r"head\.s has no effect"),
+        ({"head": nn.ReLU()}, r"a margin has forward\(cos_y, \*, norm, y\); ReLU has not"),
+    ],
+)
+def test_what_would_have_no_effect_or_cannot_be_is_refused(tmp_path, options, said):
+    with pytest.raises(arcwise.ArcwiseError, match=said):
+        trained(tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_are_averaged_of_a_network_without_buffers(tmp_path):
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 5))
+    assert trained(tmp_path / "run", model=plain, settings=[*SHORT, "train.ema=0.9"]).finished
+
+
+def test_an_own_network_is_fine_tuned_from_its_run(tmp_path):
+    first = trained(tmp_path / "first")
+    second = trained(tmp_path / "second", settings=[*SHORT, f"init={first.path}"], model=net())
+    assert second.settings.model.backbone == "own:Net" and second.result["steps"] == first.result["steps"]

@@ -42,6 +42,8 @@ class Embeddings:
             raise ArcwiseError(
                 f"embeddings need x of shape (n, d) and y of shape (n,), got {self.x.shape} and {shape}."
             )
+        if y is not None and y.dtype.kind not in "iu":
+            raise ArcwiseError(f"labels of embeddings are whole numbers, got {y.dtype}.")
         if keys is not None and len(keys) != len(self.x):
             raise ArcwiseError(f"{len(self.x)} embeddings need as many keys, got {len(keys)}.")
         if y is not None and not self.names:
@@ -93,7 +95,7 @@ class Embeddings:
             raise ArcwiseError(f"{path} holds no embeddings. Write some with: arcwise embed MODEL DATA --out FILE")
         y = arrays.get("y")
         return cls(
-            x=arrays["x"].astype(np.float32), y=None if y is None else y.astype(np.int64),
+            x=arrays["x"].astype(np.float32), y=y.astype(np.int64) if y is not None and y.dtype.kind in "iu" else y,
             names=tuple(meta_json(meta, "names", path, list)), keys=unpacked_keys(arrays, path),
             model=meta.get("model", ""), about=meta_json(meta, "about", path, dict),
         )  # fmt: skip

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -49,7 +50,7 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
     'whole or not at all'
     """
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:
@@ -115,7 +116,8 @@ def array_entry(array: np.ndarray) -> Entry:
     assert name is not None, f"safetensors has no {array.dtype}"
 
     def pieces() -> Iterator[memoryview]:
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)  # as safetensors wants it
+        flat = np.ascontiguousarray(little).reshape(-1).view(np.uint8)
         for start in range(0, len(flat), PIECE_BYTES):
             yield flat[start : start + PIECE_BYTES].data
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,15 +56,19 @@ class Framing:
         if hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
             image = np.asarray(image)  # a tensor
         if isinstance(image, np.ndarray):
-            return self.framed(with_channels(checked_array(image), self.channels))
+            return self.framed(with_channels(checked_array(image, self.channels), self.channels))
         return self.framed(self.opened(image))
 
     def opened(self, image: str | Path | bytes | Picture) -> UInt8[np.ndarray, "h w channels"]:
         """The pixels of a file, of bytes or of Pillow's object, upright, at their own size."""
         from PIL import Image, ImageOps
 
+        if self.channels not in (1, 3):
+            raise ArcwiseError(f"files are grey or colour, and the model takes {self.channels} channels: pass arrays.")
         mode = "RGB" if self.channels == 3 else "L"
         source = io.BytesIO(image) if isinstance(image, bytes) else image
+        if not isinstance(source, str | PathLike | io.BytesIO | Image.Image):
+            raise ArcwiseError(f"an image is a path, bytes, Pillow's image or an array, got {type(image).__name__}.")
         with contextlib.ExitStack() as stack:
             if isinstance(source, Image.Image):
                 picture = source
@@ -145,6 +150,7 @@ class Preprocessing(Framing):
 
     def batch(self, pixels: UInt8[np.ndarray, "n h w channels"]) -> Float[np.ndarray, "n channels h w"]:
         """The images as float32, normalised, channels first: what the network itself takes."""
+        self.admit_pixels(pixels)
         out = np.empty((len(pixels), self.channels, *pixels.shape[1:3]), np.float32)
         for c, (factor, shift) in enumerate(self.normalisation):
             out[:, c] = pixels[..., c]
@@ -157,8 +163,17 @@ class Preprocessing(Framing):
         """For each channel the factor of a byte, and what is then taken away."""
         return [(1 / (255 * std), mean / std) for mean, std in zip(self.mean, self.std, strict=True)]
 
+    def admit_pixels(self, pixels: np.ndarray) -> None:
+        """Raises unless these are bytes of images of the side and channels that the model was made for."""
+        if pixels.dtype != np.uint8:
+            raise ArcwiseError(
+                f"pixels are bytes, 0 to 255 in uint8, got {pixels.dtype}. If they were divided by 255 or normalised, "
+                "pass them as they were before: the model does that itself."
+            )
+        self.refuse_other_shapes(pixels.shape[1:])
+
     def refuse_other_shapes(self, shape: tuple[int, ...]) -> None:
-        """Raises unless pixels are of the side and channels that the model was made for."""
+        """Raises unless images are of the side and channels that the model was made for."""
         wanted = (self.side, self.side, self.channels)
         if tuple(shape) != wanted:
             raise ArcwiseError(
@@ -167,7 +182,7 @@ class Preprocessing(Framing):
             )
 
 
-def checked_array(image: np.ndarray) -> UInt8[np.ndarray, "h w channels"]:
+def checked_array(image: np.ndarray, channels: int) -> UInt8[np.ndarray, "h w channels"]:
     """An array that can be an image, with a channel axis; what is not bytes is named, never guessed."""
     if image.dtype == np.uint16:
         image = eight_bits(image)
@@ -177,10 +192,10 @@ def checked_array(image: np.ndarray) -> UInt8[np.ndarray, "h w channels"]:
             "it as it was before: the model does that itself."
         )
     image = image[..., None] if image.ndim == 2 else image
-    if image.ndim != 3 or image.shape[2] not in (1, 3, 4) or 0 in image.shape:
+    if image.ndim != 3 or image.shape[2] not in (1, 3, 4, channels) or 0 in image.shape:
         hint = " Move the channels last." if image.ndim == 3 and image.shape[0] in (1, 3) else ""
         raise ArcwiseError(f"an image is (height, width) or (height, width, channels), got {image.shape}.{hint}")
-    if image.shape[2] == 4:  # transparency on white
+    if image.shape[2] == 4 != channels:  # transparency on white
         alpha = image[..., 3:].astype(np.float32) / 255
         image = np.round(image[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
     return image

@@ -61,7 +61,7 @@ class Prototypes:
         arrays = {"w": self.w} | ({} if self.bias is None else {"bias": self.bias})
         meta = {
             "arcwise": str(FORMAT), "names": json.dumps(self.names), "model": self.model,
-            "head": json.dumps(self.head.as_values()),
+            "head": json.dumps(self.head.as_values() if self.head.name else {}),
         }  # fmt: skip
         return write_tensors(path, arrays, meta)
 
@@ -71,7 +71,8 @@ class Prototypes:
         arrays, meta = read_tensors(path)
         names = tuple(meta_json(meta, "names", path, list))
         if "w" in arrays:
-            head = HeadSpec.from_values(meta_json(meta, "head", path, dict))
+            told = meta_json(meta, "head", path, dict)
+            head = HeadSpec.from_values(told) if told else HeadSpec(name="")
             return cls(arrays["w"], arrays.get("bias"), head, names, meta.get("model", ""))
         if "prototypes" not in arrays:
             raise ArcwiseError(f"{path} holds no prototypes: take those that training wrote, in RUN/prototypes.")

@@ -170,9 +170,11 @@ class Run:
             return Prototypes.load(path)
         names = ("test", "validation") if epoch is None else [f"{p}-epoch-{epoch:03d}" for p in ("test", "validation")]
         earlier = next((there for name in names if (there := self.embeddings_path(name)).is_file()), path)
-        if not earlier.is_file():
-            raise ArcwiseError(f"there is no file {path}: {self.path} keeps no prototypes of that epoch.")
-        return Prototypes.load(earlier)
+        try:
+            return Prototypes.load(earlier)
+        except ArcwiseError:
+            which = "the end of training" if epoch is None else f"epoch {epoch}"
+            raise ArcwiseError(f"{self.path} keeps no prototypes of {which}: there is no {path}.") from None
 
     def prototypes_path(self, epoch: int | None = None) -> Path:
         """Where prototypes are kept."""
@@ -186,7 +188,7 @@ class Run:
     def sweep(self) -> None:
         """Removes what a process that was killed while it wrote has left in this run."""
         for left in (*self.path.glob(".*.part"), *self.path.glob("*/.*.part")):
-            if re.fullmatch(r"\..+\.\d+\.part", left.name):
+            if re.fullmatch(r"\..+\.\d+(-\d+)?\.part", left.name):
                 left.unlink(missing_ok=True)
 
     def refuse_existing(self) -> None:

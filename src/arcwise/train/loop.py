@@ -37,6 +37,7 @@ from arcwise.train.setup import (
     circumstances,
     fit_to_model,
     images_of,
+    refuse_without_effect,
     resolve,
     run_folder,
     same_config,
@@ -73,10 +74,14 @@ def train(
     >>> run.result["epochs"]
     2
     """
+    settings = list(settings)
+    if not isinstance(config, Config | str):
+        raise ArcwiseError(f"config is a Config or a recipe's name such as digits-2d, got {config!r}.")
     config = override(recipe(config) if isinstance(config, str) else config, settings)
     if isinstance(head, str):
         config, head = override(config, [f"head.name={head}"]), None
     given, place = Given(model, head, data), device_for(device)
+    refuse_without_effect(given, settings)
     if data is not None:
         config = replace(config, data=replace(config.data, source="given"))
     run = Run(Path(out) if out is not None else run_folder(config, given))
@@ -84,7 +89,7 @@ def train(
         run.refuse_existing()
     run.refuse_strangers()
     with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-        start = Embedder.load(config.init) if config.init else None
+        start = Embedder.load(config.init, network=model) if config.init else None
         config = fit_to_model(config, start)
         splits = images_of(config, given, data_dir, listener) if data is not None else None
         if run.exists():

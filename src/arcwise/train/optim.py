@@ -68,7 +68,8 @@ class Average:
         theirs, whole = averaged_and_copied(module)
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self.ours, theirs, 1.0 - decay)  # pyright: ignore[reportPrivateImportUsage]
-        torch._foreach_copy_(self.ours_whole, whole)  # pyright: ignore[reportPrivateImportUsage]
+        if whole:
+            torch._foreach_copy_(self.ours_whole, whole)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def averaged_and_copied(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import inspect
 import platform
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,14 +60,18 @@ class Given:
         """Which head was handed over; of a margin all but the scale."""
         if self.head is None or isinstance(self.head, Head | LinearHead):
             return None if self.head is None else self.head.spec
-        return replace(Head(1, classes_of(self.head), margin=self.head).spec, s=None)
+        return replace(Head(1, margins_held(self.head), margin=self.head).spec, s=None)
 
     def refuse_others(self, run: Run) -> None:
         """Raises where a run was begun with objects that are not here now, with others, or the other way round."""
         before, now = run.given, self.told()
         for name in [name for name in now if before.get(name, now[name]) != now[name] and name != "data"]:
             raise ArcwiseError(f"{run.path} was begun with another {name}: {before[name]}, now {now[name]}.")
-        if (spec := self.spec) is not None and "head" in before and spec != replace(run.head, s=spec.s):
+        was = run.about.get("network")
+        if self.model is not None and was not in (None, network_text(self.model)):
+            raise ArcwiseError(f"{run.path} was begun with another {before['model']}: its layers are not the same.")
+        spec = self.spec
+        if spec is not None and "head" in before and spec != replace(run.head, s=run.head.s if spec.s else None):
             raise ArcwiseError(
                 f"{run.path} was begun with another head: {run.head.label}, now {spec.label}. Hand over the same, or "
                 "choose another folder."
@@ -84,7 +90,34 @@ class Given:
 NOTHING_GIVEN = Given()
 
 
-def classes_of(margin: nn.Module) -> int:
+def network_text(network: nn.Module) -> str:
+    """A checksum of a network's layers as torch prints them."""
+    return hashlib.sha256(repr(network).encode()).hexdigest()[:16]
+
+
+def refuse_without_effect(given: Given, settings: list[str]) -> None:
+    """Raises where a setting says what an object that was handed over says itself, or the object cannot be one."""
+    if given.model is not None and not isinstance(given.model, nn.Module):
+        raise ArcwiseError(f"model is a network, an nn.Module that is built already; got {given.model!r}.")
+    if given.head is not None and not isinstance(given.head, nn.Module):
+        raise ArcwiseError(f"head is a Head, a LinearHead, a margin or text; got {given.head!r}.")
+    ready = isinstance(given.head, Head | LinearHead)
+    if given.head is not None and not ready and not {"norm", "y"} <= parameters_of(given.head.forward):
+        raise ArcwiseError(f"a margin has forward(cos_y, *, norm, y); {type(given.head).__name__} has not.")
+    owned = ["model."] if given.model is not None else []
+    owned += [] if given.head is None else ["head."] if ready else ["head.name", "head.m"]
+    owned += ["data.source"] if given.data is not None else []
+    for key in (setting.partition("=")[0].strip() for setting in settings):
+        if key.startswith(tuple(owned)):
+            raise ArcwiseError(f"{key} has no effect here: the {key.split('.')[0]} was handed over. Leave it out.")
+
+
+def parameters_of(call: Callable[..., object]) -> set[str]:
+    """The names of what a function takes."""
+    return set(inspect.signature(call).parameters)
+
+
+def margins_held(margin: nn.Module) -> int:
     """How many classes a margin is for: as many as it has m's of its own, any number where it has one."""
     m = getattr(margin, "m", None)
     return len(m) if isinstance(m, torch.Tensor) and m.ndim == 1 else 2
@@ -216,7 +249,8 @@ def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Confi
     """
     old = run.settings
     before, now = old.flat(), config.flat()
-    aside = [f"{name}." for name in given.told()]
+    theirs = {"model": ["model."], "head": ["head.name", "head.s", "head.m", "head.k"], "data": ["data.source"]}
+    aside = [key for name in given.told() for key in theirs[name]]
     unlike = [
         key
         for key in now
@@ -242,6 +276,7 @@ def circumstances(config: Config, device: torch.device, given: Given, command: s
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
     told |= {"given": given.told()} if given.told() else {}
+    told |= {"network": network_text(given.model)} if given.model is not None else {}
     return {**told, "resume": command} if command else told
 
 
