@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -24,12 +26,17 @@ class Evaluation:
     def __init__(self, splits: Splits, device: torch.device):
         self.splits, self.device = splits, device
         self.loaders: dict[str, Loader] = {}
+        self.samples: dict[str, Images] = {}
 
     def images(self, part: str) -> Images:
-        """A part by its name; "some of" it are as many images as a snapshot keeps."""
+        """A part by its name; "some of" it are as many images as a snapshot keeps, taken once and with their keys."""
         name = part.removeprefix("some of ")
-        images = self.splits.part(name)
-        return images if name == part else images.take(snapshot_rows(name, len(images)))
+        if name == part:
+            return self.splits.part(name)
+        if name not in self.samples:
+            some = self.splits.part(name).take(snapshot_rows(name, len(self.splits.part(name))))
+            self.samples[name] = replace(some, ids=some.keys)
+        return self.samples[name]
 
     def rows(self, model: Embedder, part: str, *, mirror: bool = False, amp: bool = False) -> Float[np.ndarray, "n d"]:
         """The embeddings of a part, in its order."""

@@ -31,8 +31,8 @@ def keep_snapshot(
     prototypes_of(head, model.names, fingerprint).save(run.prototypes_path(epoch))
     for part, whole in evaluation.splits.parts.items():
         if part != "unseen":
+            images = evaluation.images(f"some of {part}")
             rows = snapshot_rows(part, len(whole))
-            images = whole.take(rows)
             x = known[part][rows] if part in known else evaluation.rows(model, f"some of {part}")
             about = {"part": part, "epoch": epoch, **origin, **judge(head, x, images.y)}
             found = Embeddings(x, images.y, images.names, images.keys, fingerprint, about)
