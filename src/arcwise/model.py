@@ -21,10 +21,10 @@ from arcwise.backbones.iresnet import read_insightface
 from arcwise.config import ModelConfig, from_values
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
+from arcwise.networks import in_evaluation, own_config, refuse_own
 from arcwise.records import FORMAT, Framing, Preprocessing, Run, meta_json
 from arcwise.weights import TORCH_DTYPES, load_tensors, save_tensors, tensor_entry
 
-OWN = "own:"  # before the class's name, where the backbone is a network of the user's
 IMAGES_AT_ONCE = 512
 
 
@@ -170,57 +170,9 @@ class Embedder(nn.Module):
         return put_weights(model, weights, path).to(device)
 
 
-def in_evaluation(module: nn.Module, seen: dict[int, nn.Module] | None = None) -> nn.Module:
-    """The module in evaluation mode, as a second view of the same weights: the module itself is left as it is.
-
-    So several threads may encode, and another train, without anybody switching anybody's mode.
-    """
-    seen = {} if seen is None else seen
-    if id(module) not in seen:
-        view = seen[id(module)] = object.__new__(type(module))
-        view.__dict__.update(module.__dict__)
-        children = {name: child and in_evaluation(child, seen) for name, child in module._modules.items()}
-        view.__dict__.update(_modules=children, training=False)
-    return seen[id(module)]
-
-
 def has_bf16(device: torch.device) -> bool:
     """Whether the device computes bf16 in hardware at full speed."""
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-# ------------------------------------------------------------------------------------ networks of the user's
-
-
-def own_config(network: nn.Module, look: Preprocessing) -> ModelConfig:
-    """The configuration of a network that was handed over: its class's name, and the dimension that it gives."""
-    one = next(iter(network.parameters()), torch.zeros(0))
-    probe = torch.zeros(2, look.channels, look.side, look.side, device=one.device)
-    try:
-        with torch.no_grad():
-            out = in_evaluation(network)(probe)
-    except RuntimeError as error:
-        first = str(error).splitlines()[0]
-        raise ArcwiseError(
-            f"{type(network).__name__} cannot take images of {look.channels} x {look.side} x {look.side} (channels, "
-            f"height, width): {first}"
-        ) from None
-    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != 2:
-        raise ArcwiseError(
-            f"a network gives one embedding a row, (b, d); {type(network).__name__} made "
-            f"{tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__} of {tuple(probe.shape)}."
-        )
-    return ModelConfig(backbone=OWN + type(network).__name__, dim=out.shape[1])
-
-
-def refuse_own(backbone: str) -> None:
-    """Raises where a network of the user's is needed and was not handed over."""
-    if backbone.startswith(OWN):
-        name = backbone.removeprefix(OWN)
-        raise ArcwiseError(
-            f"this model's network is {name}, which is not arcwise's: pass it, as in "
-            f"arcwise.Embedder.load(path, network={name}(...)), or arcwise.train(..., model={name}(...))."
-        )
 
 
 # ------------------------------------------------------------------------------------ files

@@ -27,7 +27,8 @@ from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
 from arcwise.headspec import HeadSpec
-from arcwise.model import Embedder, own_config
+from arcwise.model import Embedder
+from arcwise.networks import own_config
 from arcwise.ops import why_not
 from arcwise.records import Preprocessing, Run
 from arcwise.sphere import normalise
