@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, UInt8
 from arcwise.data.images import Images, read_ahead
 from arcwise.errors import ArcwiseError, count_at_least
 from arcwise.records import Embeddings, Encoder
-from arcwise.records.preprocessing import why_unusable
+from arcwise.records.preprocessing import array_of, why_unusable
 
 BATCH = 512
 
@@ -80,8 +80,7 @@ def batches_of(n: int, batch: int) -> Iterator[Int[np.ndarray, " b"]]:
 
 def image_list(images: Any) -> Sequence[Any]:
     """One image or many as a list."""
-    if hasattr(images, "__array__") and not hasattr(images, "__array_interface__"):
-        images = np.asarray(images)  # a tensor
+    images = array_of(images)
     if isinstance(images, np.ndarray) and (images.ndim == 4 or (images.ndim == 3 and images.shape[2] not in (1, 3, 4))):
         return list(images)
     if isinstance(images, Sequence | Set | Iterator) and not isinstance(images, str | bytes):

@@ -25,12 +25,12 @@ def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
     run = run if isinstance(run, Run) else Run.open(run)
     _ = run.result  # what is not finished cannot be measured
     known = {} if again else kept_metrics(run)
-    if not again and known.get("definitions") == definitions() and is_whole(known.get("measured")):
+    if known.get("definitions") == definitions() and is_whole(known.get("measured")):
         return known
     test, unseen, centres = evidence_of(run)
     try:
         metrics = {"definitions": definitions(), "measured": finite_or_null(all_metrics(test, unseen, centres))}
-        if centres is not None and len(test.names) <= CLASSES_LISTED:
+        if len(test.names) <= CLASSES_LISTED:
             matrix = confusion(test.labels, nearest_prototype(test, centres).predicted, len(test.names))
             metrics["confusion"] = matrix.tolist()
             metrics["classes"] = [row._asdict() for row in class_table(matrix, test.names)]
@@ -55,7 +55,7 @@ def is_whole(found: Any) -> bool:
     return all(value is None or isinstance(value, int | float) for value in found.values())
 
 
-def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes | None]:
+def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes]:
     """The test embeddings of a run, those of its unseen classes where there are any, and its centres."""
     if not run.embeddings_path("test").is_file():
         raise ArcwiseError(
@@ -66,19 +66,17 @@ def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes | N
     return run.embeddings("test"), unseen, run.prototypes()
 
 
-def measure_epochs(run: Run, part: str) -> list[dict[str, float | None]]:
-    """The Dunn indices of a run's snapshots, epoch by epoch, kept beside its numbers once measured."""
-    found, names = epoch_numbers(run, part), [file.name for file in run.snapshots(part)]
-    if found and known_epochs(run, part, names) is None:
-        write_json(run.path / f"epochs-{part}.json", {"definitions": definitions(), "of": names, "values": found})
-    return found
-
-
-def epoch_numbers(run: Run, part: str) -> list[dict[str, float | None]]:
-    """The same without keeping them: those that were kept, or those of the snapshots as they are."""
+def measure_epochs(run: Run, part: str, *, keep: bool = True) -> list[dict[str, float | None]]:
+    """The Dunn indices of a run's snapshots, epoch by epoch; with `keep`, in the run beside its other numbers."""
     files = run.snapshots(part)
-    known = known_epochs(run, part, [file.name for file in files])
-    return known if known is not None else [finite_or_null(dunn_indices(Embeddings.load(file))) for file in files]
+    names = [file.name for file in files]
+    found = known_epochs(run, part, names)
+    if found is None:
+        found = [finite_or_null(dunn_indices(Embeddings.load(file))) for file in files]
+        if keep and files:
+            told = {"definitions": definitions(), "of": names, "values": found}
+            write_json(run.path / f"epochs-{part}.json", told)
+    return found
 
 
 def known_epochs(run: Run, part: str, names: list[str]) -> list[dict[str, float | None]] | None:

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from arcwise.backbones import build_backbone
 from arcwise.backbones.iresnet import read_insightface
 from arcwise.config import ModelConfig, from_values
+from arcwise.data.loader import as_tensor
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
 from arcwise.networks import in_evaluation, own_config, refuse_own
-from arcwise.records import FORMAT, Framing, Preprocessing, Run, meta_json
+from arcwise.records import FORMAT, Preprocessing, Run, meta_json
 from arcwise.weights import TORCH_DTYPES, load_tensors, save_tensors, tensor_entry
 
 IMAGES_AT_ONCE = 512
@@ -112,10 +113,10 @@ class Embedder(nn.Module):
         self.preprocessing.admit_pixels(pixels)
         out = np.empty((len(pixels), self.dim), np.float32)
         for start in range(0, len(pixels), IMAGES_AT_ONCE):
-            some = np.ascontiguousarray(pixels[start : start + IMAGES_AT_ONCE])
-            batch = torch.from_numpy(some if some.flags.writeable else some.copy()).to(self.device)
+            some = slice(start, start + IMAGES_AT_ONCE)
+            batch = as_tensor(pixels[some]).to(self.device)
             x = normalise_pixels(batch, self.preprocessing.mean, self.preprocessing.std)
-            out[start : start + len(some)] = self.encode_batch(x).cpu().numpy()
+            out[some] = self.encode_batch(x).cpu().numpy()
         return out
 
     @property
@@ -163,7 +164,7 @@ class Embedder(nn.Module):
         if meta.get("arcwise") != str(FORMAT):
             raise ArcwiseError(f"{path} was written in format {meta.get('arcwise')}; this version reads {FORMAT}.")
         about = meta_json(meta, "about", path, dict)
-        look = Preprocessing.from_values(meta_json(meta, "preprocessing", path, dict), earlier_framing(about))
+        look = Preprocessing.from_values(earlier_framing(about) | meta_json(meta, "preprocessing", path, dict))
         config = from_values(ModelConfig, meta_json(meta, "model", path, dict), where="model.")
         names = tuple(meta_json(meta, "names", path, list))
         model = cls(config, preprocessing=look, names=names, about=about, network=network)
@@ -186,12 +187,12 @@ def finished_model(folder: Path) -> Path:
     return run.model
 
 
-def earlier_framing(about: Mapping[str, Any]) -> Framing:
+def earlier_framing(about: Mapping[str, Any]) -> dict[str, str]:
     """How images were framed for a model whose file does not tell it: folders cropped, arrays stretched."""
     with contextlib.suppress(AttributeError, KeyError, TypeError):
         if not str(about["config"]["data"]["source"]).startswith("folder"):
-            return Framing(side=1, channels=1, fit="stretch", resample="bilinear")
-    return Framing(side=1, channels=1)
+            return {"fit": "stretch", "resample": "bilinear"}
+    return {"fit": "crop", "resample": "bicubic"}
 
 
 def put_weights(model: Embedder, weights: dict[str, Tensor], path: Path) -> Embedder:

@@ -206,9 +206,9 @@ def load(
     ('5', '6', '7', '8', '9')
     """
     config = source if isinstance(source, DataConfig) else DataConfig(source=source)
-    unknown_keys = settings.keys() - {field.name for field in dataclasses.fields(DataConfig)}
-    for key in unknown_keys:
-        raise unknown("setting of data", key, [field.name for field in dataclasses.fields(DataConfig)])
+    known = [field.name for field in dataclasses.fields(DataConfig)]
+    for key in settings.keys() - set(known):
+        raise unknown("setting of data", key, known)
     config = replace(config, **settings)
     raw, kept = read_source(config, data_dir=data_dir, tell=tell)
     return divide(raw, kept, config)

@@ -53,8 +53,7 @@ class Framing:
         >>> Framing(side=2, channels=1).pixels(np.full((4, 6, 3), 200, np.uint8)).ravel().tolist()
         [200, 200, 200, 200]
         """
-        if hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
-            image = np.asarray(image)  # a tensor
+        image = array_of(image)
         if isinstance(image, np.ndarray):
             return self.framed(with_channels(checked_array(image, self.channels), self.channels))
         return self.framed(self.opened(image))
@@ -138,13 +137,10 @@ class Preprocessing(Framing):
             number_in("std", std, 1e-6, 1e6)
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any], earlier: Framing | None = None) -> Preprocessing:
-        """The preprocessing in a model's file; `earlier` has the framing of files that do not tell it."""
-        known = dict(values)
-        if earlier is not None:
-            known = {"fit": earlier.fit, "resample": earlier.resample} | known
+    def from_values(cls, values: Mapping[str, Any]) -> Preprocessing:
+        """The preprocessing in a model's file."""
         try:
-            return cls(**{**known, "mean": tuple(known["mean"]), "std": tuple(known["std"])})
+            return cls(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
         except (KeyError, TypeError) as error:
             raise ArcwiseError(f"the preprocessing is not as arcwise writes it ({error}).") from None
 
@@ -180,6 +176,12 @@ class Preprocessing(Framing):
                 f"the model takes images of {' x '.join(map(str, wanted))}, these are {' x '.join(map(str, shape))}: "
                 f"load them with size={self.side} and channels={self.channels}."
             )
+
+
+def array_of(image: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
+    tensor = hasattr(image, "__array__") and not hasattr(image, "__array_interface__")
+    return np.asarray(image) if tensor else image
 
 
 def checked_array(image: np.ndarray, channels: int) -> UInt8[np.ndarray, "h w channels"]:

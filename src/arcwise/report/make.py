@@ -28,7 +28,7 @@ FRAMES = 60  # of an animation, or one per epoch
 
 
 def report(
-    runs: Subject | str | Path | Sequence[str | Path],
+    runs: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     *,
     html: bool = True,
@@ -43,11 +43,9 @@ def report(
     >>> report(run.path, run.path.parent / "report", pdf=False)[0].name
     'report.html'
     """
-    about = runs if isinstance(runs, Subject) else subject_of(runs)
-    paths = [about.first.path] if isinstance(runs, Subject) else path_list(runs)
-    folder = Path(out) if out is not None else report_folder(paths)
+    folder = Path(out) if out is not None else report_folder(path_list(runs))
     refuse_inside_run(folder)
-    return write_report(about, folder, html=html, pdf=pdf, archive=archive, tell=tell)
+    return write_report(subject_of(runs), folder, html=html, pdf=pdf, archive=archive, tell=tell)
 
 
 def path_list(runs: str | Path | Sequence[str | Path]) -> list[Path]:

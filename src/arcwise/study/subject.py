@@ -17,7 +17,7 @@ from arcwise.data.images import Images
 from arcwise.data.sources import Splits, load
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
-from arcwise.measure import epoch_numbers, measure_epochs
+from arcwise.measure import measure_epochs
 from arcwise.records import Comparison, Embeddings, Prototypes, Run
 from arcwise.study.table import Table, finite_or_infinite, table_of
 
@@ -178,7 +178,8 @@ class Subject:
 
 def epoch_indices(run: Run, part: str) -> list[dict[str, float]]:
     """The Dunn indices of one run's snapshots."""
-    return [{name: finite_or_infinite(value) for name, value in e.items()} for e in epoch_numbers(run, part)]
+    found = measure_epochs(run, part, keep=False)
+    return [{name: finite_or_infinite(value) for name, value in e.items()} for e in found]
 
 
 def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:

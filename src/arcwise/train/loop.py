@@ -91,19 +91,20 @@ def train(
     with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         start = Embedder.load(config.init, network=model) if config.init else None
         config = fit_to_model(config, start)
-        splits = images_of(config, given, data_dir, listener) if data is not None else None
+        done = False
         if run.exists():
             given.refuse_others(Run.open(run.path))
             config = same_config(run, config, given)
-            if splits is not None:
-                splits.refuse_others(run)
-            if run.finished and run.model.is_file():
+            done = run.finished and run.model.is_file()
+            if done and data is None:  # no images are at hand that could be others
                 return run
             run.sweep()
-        splits = splits or images_of(config, given, data_dir, listener)
-        config = resolve(config, splits, given)
+        splits = images_of(config, given, data_dir, listener)
         if run.exists():
             splits.refuse_others(run)
+        if done:
+            return run
+        config = resolve(config, splits, given)
         trainer = Trainer(run, config, splits, device=place, listener=listener, start=start, given=given)
         trainer.epoch_batches(0, 0)  # what cannot be trained is refused before the folder is taken
         if not run.exists():

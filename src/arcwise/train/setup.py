@@ -146,9 +146,9 @@ def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Con
         config = replace(config, model=own_config(given.model, preprocessing_of(splits)))
     head, train = config.head, config.train
     wants_scale = not head.linear if given.head is None else not isinstance(given.head, Head | LinearHead)
-    if given.spec is not None:  # the settings tell what is trained
-        s = given.spec.s if given.spec.s is not None else head.spec.s
-        head = replace(head, name=given.spec.name, s=s, m=given.spec.m, k=given.spec.k)
+    spec = given.spec
+    if spec is not None:  # the settings tell what is trained
+        head = replace(head, name=spec.name, s=head.spec.s if spec.s is None else spec.s, m=spec.m, k=spec.k)
     if wants_scale and head.s is None and not head.names_s:
         head = replace(head, s=float(f"{advise(splits.train.classes, config.model.dim).s:.4g}"))
     if config.train.patience and splits.validation is None:
