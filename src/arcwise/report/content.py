@@ -54,7 +54,7 @@ def content(
         *(bias(about, shown("bias"))),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
-        Paragraph("These sentences are computed from metrics.json; intervals are 95 % of paired differences over "
+        Paragraph("These sentences are computed from the numbers in the JSON file beside this report; intervals are 95 % of paired differences over "
             "seeds."),
         *(Paragraph(text) for text in conclusions.sentences(about.table, about.champion)),
         Heading("To repeat it"), *repeat(about),
@@ -470,7 +470,7 @@ def repeat(about: Subject) -> list[Block]:
         Code("\n".join(commands)),
         Paragraph(
             f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. Commit: {run.get('commit') or 'unknown'}. "
-            "Every number of this report is in metrics.json, and every figure in figures/."
+            "Every number of this report is in the JSON file beside it, and every figure in figures/."
         ),
     ]
 
