@@ -54,8 +54,8 @@ def content(
         *(bias(about, shown("bias"))),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
-        Paragraph("These sentences are computed from the numbers in the JSON file beside this report; intervals are 95 % of paired differences over "
-            "seeds."),
+        Paragraph("These sentences are computed from the numbers in the JSON file beside this report; intervals are "
+            "95 % of paired differences over seeds."),
         *(Paragraph(text) for text in conclusions.sentences(about.table, about.champion)),
         Heading("To repeat it"), *repeat(about),
     ]  # fmt: skip
