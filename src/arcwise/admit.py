@@ -32,9 +32,11 @@ def admit_labels(x: Tensor, y: Tensor) -> None:
     """Refuses labels that are not whole numbers, one per row of x."""
     if not isinstance(y, Tensor) or y.dtype not in INTEGERS:
         got = y.dtype if isinstance(y, Tensor) else type(y).__name__
-        raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {got}. Pass y.long().")
+        how = "y.argmax(1), if it is one-hot" if isinstance(y, Tensor) and y.ndim == 2 else "y.long()"
+        raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {got}. Pass {how}.")
     if y.shape != x.shape[:1]:
-        raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.")
+        hint = " One-hot labels become whole numbers by y.argmax(1)." if y.ndim == 2 else ""
+        raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.{hint}")
 
 
 def admit_embeddings(x: Tensor, w: Tensor, *, checks: bool) -> None:

@@ -36,11 +36,12 @@ class DataConfig:
     limit: int = 0  # train on this many images at most, spread over the classes; 0: all
     imbalance: float = 1.0  # train on this many times as many images of the first class as of the last; 1: as they are
     size: int = 0  # side of the square image; 0: as the source has it (folders: 112)
-    channels: int = 0  # 1 grey, 3 colour; 0: as the source has it (folders: 3)
-    fit: str = ""  # to a square: crop, pad or stretch; "": as the source does (folders crop, arrays stretch)
+    channels: int = 0  # 1 grey, 3 colour; 0: as the images are
+    fit: str = ""  # to a square: crop, pad or stretch; "": arrays stretch, folders crop colour and pad grey images
     resample: str = ""  # bicubic or bilinear; "": as the source does (folders bicubic, arrays bilinear)
     broken: str = "skip"  # or "refuse"
-    flip: bool = False
+    depth: int = 1  # of folders: a class is a folder at this depth below the one that is named
+    flip: bool | None = False  # mirror images; none: of colour images, not of grey ones, which may be characters
     shift: int = 0  # pixels
     rotate: float = 0.0  # degrees
     cutout: int = 0  # side of the square in pixels
@@ -54,6 +55,7 @@ class DataConfig:
             count_at_least(f"data.{name}", getattr(self, name), 0)
         number_in("data.imbalance", self.imbalance, 1.0, 1e6)
         count_in("data.size", self.size, 0, 4096)
+        count_in("data.depth", self.depth, 1, 20)
         number_in("data.rotate", self.rotate, 0.0, 180.0)
         one_of("data.broken", self.broken, ("skip", "refuse"))
         one_of("data.fit", self.fit, ("", *FITS))
@@ -145,7 +147,8 @@ class TrainConfig:
     evaluate_every: int = 1  # epochs
     mirror: bool = False  # evaluate on the image and its mirror image together
     snapshots: bool = False  # embeddings of train and test at every epoch
-    amp: bool = True  # bf16 where the device has it in hardware
+    amp: bool = True  # bf16 where a GPU has it in hardware
+    amp_cpu: bool = False  # bf16 where a CPU has it in hardware; embeddings stay float32
     channels_last: bool = True
     compile: bool = False
     record: bool = True  # on a GPU, where nothing is compiled: a step's kernels are recorded once and replayed

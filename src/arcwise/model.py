@@ -173,7 +173,10 @@ class Embedder(nn.Module):
 
 def has_bf16(device: torch.device) -> bool:
     """Whether the device computes bf16 in hardware at full speed."""
-    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    found = (getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("avx512_bf16", "amx_tile"))
+    return device.type == "cpu" and any(ask() for ask in found if ask is not None)
 
 
 # ------------------------------------------------------------------------------------ files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig, from_values
 from arcwise.errors import ArcwiseError, one_of
+from arcwise.records import Run
 
 if TYPE_CHECKING:
     from arcwise.model import Embedder
@@ -43,6 +45,8 @@ def embed_command(
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
     one_of("part", part, ("all", "train", "validation", "test", "unseen"))
+    if not out.resolve().parent.is_dir():
+        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another --out.")
     from arcwise.data.sources import load, load_whole
     from arcwise.embed import embed
     from arcwise.model import Embedder
@@ -66,7 +70,8 @@ def embed_command(
     for name, reason in broken.items():
         print(f"skipped {name}: {reason}", file=sys.stderr)
     print(f"{out}: {len(found.x):,} embeddings of {found.dim} dimensions, {len(found.names)} classes")
-    print(f"Next: python -c \"import arcwise; print(arcwise.Embeddings.load('{out}').x.shape)\"")
+    centres = f" --prototypes {shlex.quote(str(model))}" if Run(model).exists() else ""
+    print(f"Next: arcwise evaluate {shlex.quote(str(out))}{centres}")
 
 
 def data_config(embedder: Embedder, data: str, part: str) -> DataConfig:

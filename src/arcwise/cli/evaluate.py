@@ -44,17 +44,34 @@ def evaluate_command(
     measured = {str(path): numbers_of(path, unseen, prototypes, again=again) for path in every}
     found = {path: {name: values[name] for name in fnmatch.filter(values, only)} for path, values in measured.items()}
     if not any(found.values()):
-        raise ArcwiseError(f"no number is called {only!r}. Names are: {', '.join(list(METRICS)[:12])}, ...")
+        raise ArcwiseError(nothing_matches(only, {name for values in measured.values() for name in values}))
     if json_:
         print(json.dumps(found))
         return
     for path, values in found.items():
-        print(path if len(found) > 1 else "", end="\n" if len(found) > 1 else "")
+        if len(found) > 1:
+            print(path)
+        if not values:
+            print(f"{'-':>11}  {nothing_matches(only, set(measured[path]))}")
         for name, value in values.items():
             text = "∞" if value is None else number_text(name, value)
             print(f"{text:>11}  {name:44} {METRICS[name].label}")
     after = f"figures {quote(str(what[0]))}" if what[0].is_dir() else f"evaluate {quote(str(what[0]))} --only 'dunn-*'"
     print(f"Next: arcwise {after}", file=sys.stderr)
+
+
+def nothing_matches(only: str, there: set[str]) -> str:
+    """Why no number is printed: there is none of that name, or what was given does not allow it."""
+    from arcwise.metrics.summary import METRICS
+
+    wanted = fnmatch.filter(METRICS, only)
+    listed = f"The names there are: {', '.join(name for name in METRICS if name in there)}."
+    if not wanted:
+        return f"no number is called {only!r}. {listed}"
+    why = "it needs embeddings of classes that were not in training: --unseen FILE"
+    if any(name.startswith("open-") or name in ("accuracy",) or name.startswith("margin-") for name in wanted):
+        why = "it needs the prototypes of a run: --prototypes RUN, and for the open set also --unseen FILE"
+    return f"{only!r} cannot be measured here: {why}. {listed}"
 
 
 def unfolded(path: Path) -> list[Path]:

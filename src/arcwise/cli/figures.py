@@ -9,6 +9,20 @@ from pathlib import Path
 from arcwise.cli.progress import teller, terminal
 from arcwise.cli.report import needs
 from arcwise.errors import ArcwiseError, one_of
+from arcwise.records import Comparison, Run
+
+WHY_NOT = {
+    "circle": "it needs embeddings of two dimensions (--set model.dim=2)",
+    "confidence": "it needs embeddings of two dimensions (--set model.dim=2)",
+    "sample": "it needs embeddings of two dimensions (--set model.dim=2) and at most twelve classes",
+    "sphere": "it needs embeddings of three dimensions (--set model.dim=3)",
+    "dunn-epochs": "it needs snapshots (--set train.snapshots=true)",
+    "training": "it needs a journal with at least two evaluations",
+    "sweep": "it needs a comparison of nine heads or more, NormFace and ArcFace over s and m",
+    "bias": "it needs a run of softmax-bias on classes of unequal size (--set data.imbalance=20)",
+    "conflicts": "it needs the images, and a sample that lies nearer to another class",
+    "confusion": "it needs at most a thousand classes",
+}
 
 
 def figures_command(
@@ -27,7 +41,7 @@ def figures_command(
     runs
         Comparisons or runs of one experiment.
     out
-        Figures go to OUT/figures, animations to OUT/animations.
+        Figures go to OUT/figures, animations to OUT/animations; into the run or comparison itself if not given.
     only
         One figure by its name, as in circle, sphere, roc or sweep.
     svg
@@ -41,8 +55,9 @@ def figures_command(
 
     if only:
         one_of("figure", only, FIGURES)
-    folder = out or make.report_folder(runs)
-    make.refuse_inside_run(folder)
+    folder = out or own_folder(runs)
+    if out is not None:
+        make.refuse_inside_run(folder)
     about, tell = make.subject_of(runs), teller()
     kinds = ("png", "svg") if svg else ("png",)
     drawn = make.figures(about, folder, only=only, kinds=kinds, tell=tell)
@@ -51,7 +66,7 @@ def figures_command(
         print("\r\x1b[K", end="", file=sys.stderr)
     if not drawn and not films:
         raise ArcwiseError(
-            f"these runs do not allow the figure {only!r}: it needs other dimensions, snapshots or a sweep."
+            f"these runs do not allow the figure {only!r}: {WHY_NOT.get(only, 'they lack what it shows')}."
         )
     for picture in (picture for many in drawn.values() for picture in many):
         for kind in kinds:
@@ -59,3 +74,8 @@ def figures_command(
     for film in films:
         print(folder / film.file)
     print(f"Next: arcwise report {shlex.join(map(str, runs[:3]))}")
+
+
+def own_folder(runs: list[Path]) -> Path:
+    """Where pictures go that nobody chose a folder for: into the run or the comparison they are of."""
+    return runs[0] if Run(runs[0]).exists() or Comparison(runs[0]).exists() else Path("figures-of-runs")

@@ -115,6 +115,11 @@ class TrainDisplay:
             f"{entry['head']} · {entry['classes']} classes · {parts} · {entry['device']} · {entry['out']}",
             file=sys.stderr,
         )
+        if entry.get("looks") and not entry["step"]:
+            words = ", ".join(f"{what} (else --set {flag})" for what, flag in entry["looks"].items())
+            print(f"images: {words}", file=sys.stderr)
+        for note in entry.get("notes", ()):
+            print(f"note: {note}", file=sys.stderr)
         if entry["step"]:
             print(f"going on from step {entry['step']} of {entry['total']}", file=sys.stderr)
         for name, reason in list(entry["broken"].items())[:20]:

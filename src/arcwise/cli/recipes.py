@@ -53,4 +53,5 @@ def show_recipe(name: str, *, as_json: bool) -> None:
     for part in ("data", "model", "head", "train"):
         for key, value in json.loads(config.to_json())[part].items():
             print(f"{part}.{key}={value}")
-    print(f"\nNext: arcwise train {name} --set train.epochs={config.train.epochs}")
+    own = " --data folder:PATH" if config.data.source.startswith("folder:") else ""
+    print(f"\nNext: arcwise train {name}{own} --set train.epochs={config.train.epochs}")

@@ -52,5 +52,6 @@ def report_command(
         if path.suffix in (".html", ".pdf", ".zip", ".json"):
             print(path)
     pictures = [path for path in written if path.suffix in (".png", ".gif")]
-    print(f"{len(pictures)} pictures in {folder / 'figures'} and {folder / 'animations'}")
+    places = sorted({str(path.parent) for path in pictures})
+    print(f"{len(pictures)} pictures in {' and '.join(places)}")
     print(f"Next: open {next((p for p in written if p.suffix in ('.html', '.pdf')), written[0])}")

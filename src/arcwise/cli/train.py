@@ -27,6 +27,7 @@ def train_command(
     set_: Annotated[list[str] | None, Parameter(name="--set", consume_multiple=False)] = None,
     head: str | None = None,
     data: str | None = None,
+    unseen: str | None = None,
     out: Path | None = None,
     resume: bool = False,
     seed: Whole = 0,
@@ -47,6 +48,8 @@ def train_command(
         The head, as in softmax, normface or arcface:m=0.3,s=16.
     data
         The images, as in mnist[0-4] or folder:PATH.
+    unseen
+        Classes to keep from training and to be judged on at the end, by position, name or pattern: 5-9, or s2-*.
     out
         The run's folder; runs/RECIPE-HEAD-SEED if not given.
     resume
@@ -62,7 +65,7 @@ def train_command(
     json_
         Print the final numbers for a machine.
     """
-    config = configure(recipe, set_ or [], head=head, data=data)
+    config = configure(recipe, set_ or [], head=head, data=data, unseen=unseen)
     if init is not None:
         refuse_model_settings(set_ or [])
     config = replace(config, seed=seed, init=str(init.resolve()) if init else config.init)
@@ -82,9 +85,15 @@ def train_command(
     print_result(done, as_json=json_)
 
 
-def configure(recipe: str, settings: list[str], *, head: str | None, data: str | None) -> Config:
-    """The recipe with the command line's changes."""
-    for name, value, option in (("head.name", head, "--head"), ("data.source", data, "--data")):
+def configure(
+    recipe: str, settings: list[str], *, head: str | None, data: str | None, unseen: str | None = None
+) -> Config:
+    """The recipe with the command line's changes; other images bring no unseen classes of the recipe's along."""
+    if data is not None and unseen is None and not any(s.split("=")[0].strip() == "data.unseen" for s in settings):
+        known = recipe_config(recipe).data
+        unseen = None if data == known.source else "" if known.unseen else None
+    options = (("head.name", head, "--head"), ("data.source", data, "--data"), ("data.unseen", unseen, "--unseen"))
+    for name, value, option in options:
         if value is not None and any(setting.split("=")[0].strip() == name for setting in settings):
             raise ArcwiseError(f"{option} and --set {name} say the same thing: give one of them.")
         if value is not None:
@@ -128,8 +137,35 @@ def print_result(run: Run, *, as_json: bool) -> None:
             print(
                 f"{part:10} accuracy {found['accuracy']:.2%}   angle to own centre {own}, to the nearest other {other}"
             )
+    known = print_unseen(run)
     print(f"{'':10} {metrics['images']:,} images in {metrics['seconds']:.1f} s on {metrics['device']}")
     print(f"\n{run.path}{os.sep}model.safetensors is the model, result.json the numbers, journal.jsonl the way there.")
     source, out = run.settings.data.source, run.path / "all.safetensors"
-    words = ["arcwise", "embed", str(run.path), source, "--out", str(out)]
-    print(f"Next: {shlex.join(words)}")
+    embed = ["arcwise", "embed", str(run.path), source, "--out", str(out)]
+    evaluate = ["arcwise", "evaluate", str(run.path), "--only", "unseen-*"]
+    print(f"Next: {shlex.join(evaluate if known else embed)}")
+
+
+UNSEEN_AT_ONCE = 20_000  # images of unseen classes at most that are judged at the end of training
+
+
+def print_unseen(run: Run) -> bool:
+    """Whether there were unseen classes; what the model is worth on them, where that does not take long."""
+    if not run.embeddings_path("unseen").is_file():
+        return False
+    from arcwise.measure import evidence_of
+    from arcwise.metrics.summary import METRICS, Evidence, number_text
+
+    evidence = Evidence(*evidence_of(run))
+    if evidence.unseen is None or len(evidence.unseen) > UNSEEN_AT_ONCE:
+        return True
+    words = {
+        "unseen-eer": "equal error rate",
+        "unseen-recall-1": "recall@1",
+        "open-auroc": "known against unseen AUROC",
+    }
+    found = {name: METRICS[name].compute(evidence) for name in words}
+    shown = [f"{words[name]} {number_text(name, value)}" for name, value in found.items() if value is not None]
+    count = len(evidence.unseen)
+    print(f"{'unseen':10} {'   '.join(shown)}   ({count:,} images of {evidence.unseen_classes} classes)")
+    return True

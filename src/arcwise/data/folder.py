@@ -21,6 +21,8 @@ from arcwise.records import Framing, cannot_write, locked, write_json
 from arcwise.records.preprocessing import no_bombs, why_unusable
 
 WINDOW = 4096  # images that wait for a worker at a time
+COMPARED = 50_000  # images at most that are compared pixel for pixel
+GREY_TO = 12  # levels that the channels of a grey picture may differ by, as JPEG makes them
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "filename", "name", "image", "path"), ("label", "class", "identity", "id", "y")
@@ -28,11 +30,15 @@ FILE_COLUMNS, LABEL_COLUMNS = ("file", "filename", "name", "image", "path"), ("l
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The image files under a root, by names relative to it, with the class each belongs to."""
+    """The image files under a root, by names relative to it, with the class each belongs to.
+
+    `notes` say what a person should know of them before they train.
+    """
 
     root: Path
     files: tuple[str, ...]
     labels: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,24 +56,110 @@ def natural(name: str) -> list:
     return [(0, len(p.lstrip("0")), p.lstrip("0")) if p[0] in "0123456789" else (1, 0, p) for p in pieces]
 
 
-def list_images(root: Path) -> Listing:
-    """The images of a folder: one folder per class, however deep below it, or a CSV of names and labels."""
+def list_images(root: Path, *, depth: int = 1) -> Listing:
+    """The images of a folder: one folder per class at that depth, with all below it, or a CSV of names and labels."""
     if not root.is_dir():
         raise ArcwiseError(
             f"there is no folder {root}. Name yours with --data folder:PATH: a folder of images per class."
         )
-    folders = [item for item in sorted(root.iterdir()) if item.is_dir() and not item.name.startswith(".")]
     tables = sorted(root.glob("*.csv"))
     if tables:
         return from_table(root, tables)
-    found = [(str(path.relative_to(root)), folder.name) for folder in folders for path in images_under(folder)]
-    found = found or [(path.name, root.resolve().name) for path in images_under(root)]
+    every = [path.relative_to(root) for path in images_under(root)]
+    found = [(str(path), "/".join(path.parts[:depth])) for path in every if len(path.parts) > depth]
+    if not found and every and depth > 1:
+        raise ArcwiseError(f"{root} has no folders with images at depth {depth}: pass data.depth=1.")
+    notes = [] if not found else [*folder_notes(root, every, depth)]
+    found = found or [(path.name, root.resolve().name) for path in every]
     if not found:
         raise ArcwiseError(
             f"{root} holds no images. Put each class's images into a folder of its own, as in "
             f"{root / 'cat' / '1.jpg'}, or add a CSV with the columns file,label."
         )
-    return Listing(root, *zip(*found, strict=True))
+    files, labels = zip(*found, strict=True)
+    return Listing(root, files, labels, tuple(notes))
+
+
+def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
+    """What may not be meant: folders in folders, loose images, empty folders, links to nothing, names nearly alike."""
+    classes = {path.parts[:depth] for path in files if len(path.parts) > depth}
+    below = {path.parts[: depth + 1] for path in files if len(path.parts) > depth + 1}
+    if len(below) > len(classes):
+        yield (
+            f"{counted(len(classes), 'class', 'classes')}; their folders hold {len(below)} folders: pass "
+            f"depth={depth + 1} (--set data.depth={depth + 1}) for those."
+        )
+    loose = [str(path) for path in files if len(path.parts) <= depth]
+    if loose:
+        yield f"{counted(len(loose), 'image')} beside the class folders {left_out(loose)}."
+    folders = [item for item in root.glob("/".join("*" * depth)) if item.is_dir()]
+    empty = [str(name) for item in folders if (name := item.relative_to(root)).parts not in classes and visible(name)]
+    if empty:
+        yield f"{counted(len(empty), 'folder')} without images, so no class: {some_of(empty)}."
+    dangling = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() and not path.exists()]
+    if dangling:
+        yield f"{counted(len(dangling), 'link')} that lead nowhere {left_out(dangling)}."
+    alike: dict[str, list[str]] = {}
+    for name in sorted("/".join(parts) for parts in classes):
+        alike.setdefault("".join(name.split()).casefold(), []).append(name)
+    for names in (names for names in alike.values() if len(names) > 1):
+        yield f"classes that differ in case or spaces alone: {', '.join(map(repr, names))}."
+
+
+def counted(n: int, word: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "image"), counted(2, "class", "classes")
+    ('1 image', '2 classes')
+    """
+    return f"{n:,} {word if n == 1 else many or word + 's'}"
+
+
+def left_out(names: list[str]) -> str:
+    """That these are left out, some of them by name."""
+    return f"{'is' if len(names) == 1 else 'are'} left out: {some_of(names)}"
+
+
+def some_of(names: list[str]) -> str:
+    """The first few names."""
+    return name_list(tuple(sorted(names)), most=4)
+
+
+def visible(path: Path) -> bool:
+    """Whether no part of a path begins with a dot."""
+    return not any(part.startswith(".") for part in path.parts)
+
+
+def repeated_notes(images: Images) -> Iterator[str]:
+    """Images that stand, pixel for pixel, under two classes."""
+    first: dict[bytes, int] = {}
+    pairs = []
+    for start in range(0, min(len(images), COMPARED), 1024):
+        for row, pixels in enumerate(images.pixels[start : start + 1024], start):
+            twin = first.setdefault(hashlib.blake2b(pixels.tobytes(), digest_size=16).digest(), row)
+            if images.y[twin] != images.y[row]:
+                pairs.append((twin, row))
+    if pairs and images.files is not None:
+        a, b = (images.files[i] for i in pairs[0])
+        yield f"{counted(len(pairs), 'image')} identical to one of another class, as {a} and {b} are."
+
+
+def is_grey(listing: Listing) -> bool:
+    """Whether the images, as far as a few dozen of them tell, have no colour."""
+    some = [listing.files[i] for i in np.linspace(0, len(listing.files) - 1, 48).astype(int)]
+    seen = [found for name in dict.fromkeys(some) if (found := colour_spread(listing.root / name)) is not None]
+    return bool(seen) and max(seen) <= GREY_TO
+
+
+def colour_spread(path: Path) -> int | None:
+    """How far apart the channels of an image are at most; nothing where it cannot be read."""
+    look = Framing(side=32, channels=3, fit="stretch")
+    try:
+        with no_bombs():
+            pixels = look.pixels(path).astype(np.int16)
+    except Exception:  # broken images are told when all are decoded
+        return None
+    return int((pixels.max(axis=2) - pixels.min(axis=2)).max())
 
 
 def images_under(folder: Path) -> Iterator[Path]:
@@ -238,11 +330,11 @@ def fill_cache(
     return reasons
 
 
-def list_parts(root: Path) -> tuple[Listing, Listing | None, tuple[str, ...]]:
+def list_parts(root: Path, *, depth: int = 1) -> tuple[Listing, Listing | None, tuple[str, ...]]:
     """What to train on, what to test on if the user set it apart, and the classes of both."""
     train_root, test_root = set_apart(root)
-    train = list_images(train_root)
-    test = list_images(test_root) if test_root else None
+    train = list_images(train_root, depth=depth)
+    test = list_images(test_root, depth=depth) if test_root else None
     extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
         raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {name_list(extra)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -149,10 +150,12 @@ def split_filter(text: str) -> tuple[str, str]:
 
 
 def select_classes(text: str, names: tuple[str, ...]) -> list[int]:
-    """The classes that a filter names: names, positions counted from 0, and ranges of either, ends included.
+    """The classes that a filter names: names, positions counted from 0, ranges of either with both ends, and patterns.
 
     >>> select_classes("0-2, dog", ("ant", "bee", "cat", "dog")), select_classes("2-", ("ant", "bee", "cat", "dog"))
     ([0, 1, 2, 3], [2, 3])
+    >>> select_classes("s2-*", ("s1-a", "s2-a", "s2-b"))
+    [1, 2]
     """
     position = {name: at for at, name in enumerate(names)}
     found: list[int] = []
@@ -163,9 +166,13 @@ def select_classes(text: str, names: tuple[str, ...]) -> list[int]:
             found.append(position[part])
         elif dash and first_name in position and last_name in position:
             found += range(position[first_name], position[last_name] + 1)
+        elif any(sign in part for sign in "*?") and (
+            like := [name for name in names if fnmatch.fnmatchcase(name, part)]
+        ):
+            found += [position[name] for name in like]
         elif span is None:
             raise ArcwiseError(
-                f"there is no class {part!r}. The classes are {name_list(names)}; ranges are written 0-4."
+                f"there is no class {part!r}. The classes are {name_list(names)}; ranges are written 0-4, patterns a*."
             )
         else:
             first = int(span[1])

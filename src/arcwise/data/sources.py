@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from arcwise.data.images import (
     Tell,
     imbalance_classes,
     limit_images,
+    name_list,
     select_classes,
     split_by_class,
     split_filter,
@@ -34,7 +35,8 @@ from arcwise.records.preprocessing import with_channels
 class Splits:
     """What a run trains on, watches, and is judged by. `unseen` holds classes that no other part has.
 
-    `broken` are the files of a folder that were skipped, with the reason; `framing` is how images were made square.
+    `broken` are the files of a folder that were skipped, with the reason; `notes` say what else a person should know
+    before they train; `framing` is how images were made square.
     """
 
     train: Images
@@ -42,6 +44,7 @@ class Splits:
     validation: Images | None = None
     unseen: Images | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     framing: Framing | None = None
     handed_over: bool = False  # by a user, as arrays: nothing but their pixels says which images they are
 
@@ -84,6 +87,8 @@ class Raw:
     train: Images
     test: Images | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    framing: Framing | None = None  # where the source looked at its images to decide it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,22 +143,26 @@ def read_folder(asked: Asked) -> Raw:
     """One folder per class, or a CSV of names and labels."""
     if not asked.argument:
         raise ArcwiseError("say which folder: folder:PATH, with one folder of images per class inside.")
-    framing = framing_of(asked.config, side=112, channels=3)
+    train, test, names = folders.list_parts(expand_home(asked.argument), depth=asked.config.depth)
+    grey = not asked.config.channels and folders.is_grey(train)
+    framing = framing_of(asked.config, side=112, channels=1 if grey else 3)
+    if grey and not asked.config.fit:
+        framing = replace(framing, fit="pad")  # characters and drawings reach to their edges
     options = {
         "framing": framing,
         "broken": asked.config.broken,
         "cache": cache_folder(asked.data_dir),
         "tell": asked.tell,
     }
-    train, test, names = folders.list_parts(expand_home(asked.argument))
     images, bad = folders.load_folder(train, names, **options)
+    notes = (*train.notes, *folders.repeated_notes(images))
     if test is None:
-        return Raw(train=images, broken=bad)
+        return Raw(train=images, broken=bad, notes=notes, framing=framing)
     apart, more = folders.load_folder(test, names, **options)
     images, apart = (
         replace(part, source=f"{listing.root.name}/") for part, listing in ((images, train), (apart, test))
     )
-    return Raw(train=images, test=apart, broken=bad | more)
+    return Raw(train=images, test=apart, broken=bad | more, notes=(*notes, *test.notes), framing=framing)
 
 
 def read_glyphs(asked: Asked) -> Raw:
@@ -290,8 +299,22 @@ def divide(raw: Raw, kept: str, config: DataConfig) -> Splits:
         if not len(part):
             raise ArcwiseError(f"no {name} images are left: too few images for the shares and classes asked for.")
     side, _, channels = train.shape
-    framing = framing_of(config, side=side, channels=channels)
-    return replace(Splits(train=train, test=shaped.pop("test"), broken=raw.broken, framing=framing), **shaped)
+    framing = raw.framing or framing_of(config, side=side, channels=channels)
+    notes = (*raw.notes, *class_notes(train, shaped["test"]))
+    made = Splits(train=train, test=shaped.pop("test"), broken=raw.broken, notes=notes, framing=framing)
+    return replace(made, **shaped)
+
+
+def class_notes(train: Images, test: Images) -> Iterator[str]:
+    """Classes that nothing can be learned of, and classes that are not judged."""
+    empty = [train.names[c] for c in np.flatnonzero(train.counts == 0)]
+    if empty:
+        some = name_list(tuple(empty), 4)
+        yield f"{folders.counted(len(empty), 'class', 'classes')} without a training image: {some}."
+    untested = [train.names[c] for c in np.flatnonzero((test.counts == 0) & (train.counts > 0))]
+    if untested:
+        some = name_list(tuple(untested), 4)
+        yield f"{folders.counted(len(untested), 'class', 'classes')} without a test image, so never judged: {some}."
 
 
 def train_and_test(raw: Raw, classes: list[int], config: DataConfig) -> tuple[Images, Images]:
@@ -305,6 +328,30 @@ def train_and_test(raw: Raw, classes: list[int], config: DataConfig) -> tuple[Im
     if not len(taken):
         raise ArcwiseError("no class has a second image to test on: add images, at least two to a class.")
     return train.take(rest), train.take(taken)
+
+
+def looks(config: DataConfig, splits: Splits) -> dict[str, str]:
+    """How images are framed and changed, in words, each with the setting that changes it.
+
+    >>> looks(DataConfig(shift=2), load("digits"))["shifted by up to 2 pixels"]
+    'data.shift=0'
+    """
+    height, width, channels = splits.train.shape
+    colour = channels == 3
+    found = {
+        f"{height} x {width}": f"data.size={2 * height}",
+        "colour" if colour else "grey": f"data.channels={1 if colour else 3}",
+    }
+    if splits.framing is not None and config.source.startswith("folder:"):
+        words = {"crop": "cut to the middle square", "pad": "padded to a square", "stretch": "stretched to a square"}
+        found[words[splits.framing.fit]] = f"data.fit={'pad' if splits.framing.fit == 'crop' else 'crop'}"
+    mirrored = colour if config.flip is None else config.flip
+    found["mirrored at random" if mirrored else "not mirrored"] = f"data.flip={str(not mirrored).lower()}"
+    for name, words in (("shift", "shifted by up to {} pixels"), ("rotate", "turned by up to {}°"),
+                        ("cutout", "with a square of {} pixels covered")):  # fmt: skip
+        if getattr(config, name):
+            found[words.format(f"{getattr(config, name):g}")] = f"data.{name}=0"
+    return found
 
 
 def framing_of(config: DataConfig, *, side: int, channels: int) -> Framing:

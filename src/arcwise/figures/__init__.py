@@ -28,40 +28,42 @@ from arcwise.figures.training import training_curves
 if TYPE_CHECKING:
     from arcwise.study.subject import Subject
 
-Place = Literal["glance", "method", "data", "embeddings", "training", "classes", "pairs", "dunn", "sweep", "bias"]
+Place = Literal[
+    "first", "glance", "method", "data", "embeddings", "training", "classes", "pairs", "dunn", "sweep", "bias"
+]
 
 
 class Illustration(NamedTuple):
-    """A figure by name: the section of a report that shows it, and the function that draws it of a Subject.
+    """A figure by name: the section of a report that shows it, the function that draws it, and a few words.
 
-    The function yields captions and pictures, none where the runs do not allow any. `width` is its share of a page;
-    `side_by_side` says that only the first few heads are in it.
+    The function yields captions and pictures, none where the runs do not allow any. The text of a report says of the
+    figure what `words` say, after its number. `side_by_side` means that only the first few heads are in it.
     """
 
     section: Place
     draw: Callable[[Subject], Iterator[Depiction]]
-    width: float = 1.0
+    words: str
     side_by_side: bool = False
 
 
 FIGURES: dict[str, Illustration] = {
-    "schematic": Illustration("method", eight_classes, 0.75),
-    "samples": Illustration("data", samples, 0.6),
-    "glance": Illustration("glance", at_a_glance),
-    "embeddings": Illustration("embeddings", embedding_plane, side_by_side=True),
-    "circle": Illustration("embeddings", unit_circle, side_by_side=True),
-    "sphere": Illustration("embeddings", unit_sphere),
-    "sample": Illustration("embeddings", one_sample, side_by_side=True),
-    "angles": Illustration("embeddings", angle_histograms, side_by_side=True),
-    "confidence": Illustration("embeddings", confidence_surface, side_by_side=True),
-    "training": Illustration("training", training_curves),
-    "dunn-epochs": Illustration("dunn", dunn_over_epochs, side_by_side=True),
-    "sweep": Illustration("sweep", scale_sweep),
-    "roc": Illustration("pairs", verification_curves, side_by_side=True),
-    "confusion": Illustration("classes", confusion_matrices, side_by_side=True),
-    "conflicts": Illustration("classes", conflict_triples, 0.9),
-    "neighbours": Illustration("pairs", neighbours, 0.75),
-    "bias": Illustration("bias", bias_and_frequency, 0.6),
+    "embeddings": Illustration("first", embedding_plane, "the embeddings under each head", True),
+    "glance": Illustration("glance", at_a_glance, "every seed of the main numbers"),
+    "schematic": Illustration("method", eight_classes, "the idea in a sketch"),
+    "samples": Illustration("data", samples, "some of the images"),
+    "circle": Illustration("embeddings", unit_circle, "where directions fall on the circle", True),
+    "sphere": Illustration("embeddings", unit_sphere, "directions on the sphere"),
+    "sample": Illustration("embeddings", one_sample, "one image and its logits under each head", True),
+    "angles": Illustration("embeddings", angle_histograms, "angles to the own and the nearest other centre", True),
+    "confidence": Illustration("embeddings", confidence_surface, "how sure each head is over the plane", True),
+    "training": Illustration("training", training_curves, "the course of training"),
+    "dunn-epochs": Illustration("dunn", dunn_over_epochs, "the variants over the epochs", True),
+    "sweep": Illustration("sweep", scale_sweep, "the main numbers over s and m"),
+    "roc": Illustration("pairs", verification_curves, "verification of pairs", True),
+    "confusion": Illustration("classes", confusion_matrices, "what was taken for what", True),
+    "conflicts": Illustration("classes", conflict_triples, "samples that lie nearer to another class"),
+    "neighbours": Illustration("pairs", neighbours, "queries with their nearest neighbours"),
+    "bias": Illustration("bias", bias_and_frequency, "biases against class sizes"),
 }
 
 

@@ -30,7 +30,7 @@ class AnglePanel(NamedTuple):
 def draw_angles(shown: list[AnglePanel]) -> Figure:
     """Filled: after training; outlines: before."""
     bins = np.linspace(0, 180, 91)
-    with panels(len(shown), high=3.6, sharey=True) as (figure, axes):
+    with panels(len(shown), high=0.85) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             for values, colour, label in (
                 (panel.own, COLOURS[0], "own centre"),
@@ -39,13 +39,15 @@ def draw_angles(shown: list[AnglePanel]) -> Figure:
                 place.hist(np.degrees(values), bins, color=colour, alpha=0.65, label=label, density=True)
             for values, colour in ((panel.own_before, COLOURS[0]), (panel.other_before, COLOURS[4])):
                 if values is not None:
-                    place.hist(np.degrees(values), bins, color=colour, histtype="step", linewidth=1.4, density=True,
+                    place.hist(np.degrees(values), bins, color=colour, histtype="step", linewidth=0.8, density=True,
                                label="before training" if colour == COLOURS[0] else None)  # fmt: skip
-            place.set(title=panel.title, xlabel="angle", xlim=(0, 180), xticks=(0, 45, 90, 135, 180), yticks=[])
+            place.set(title=panel.title, xlabel="angle", xlim=(0, 180), xticks=(0, 90, 180), yticks=[])
+            place.margins(y=0.08)
             place.set_ylim(bottom=0)
             place.xaxis.set_major_formatter("{x:.0f}°")
         axes[0].set_ylabel("share of samples")
-        axes[-1].legend()
+        marks, labels = axes[0].get_legend_handles_labels()
+        figure.legend(marks, labels, loc="outside lower center", ncols=len(labels))
     return figure
 
 
@@ -58,7 +60,8 @@ def angle_histograms(about: Subject) -> Iterator[Depiction]:
         before = (None, None) if first is None or start is None else both_angles(first, start)
         shown.append(AnglePanel(head, *both_angles(about.embeddings(head), about.prototypes(head)), *before))
     yield (
-        "Angles of the test samples to their own and to the nearest other centre; outlines show them before training.",
+        "Angles of the test samples to their own and to the nearest other centre; outlines show them before training. "
+        "Each panel has its own height.",
         draw_angles(shown),
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import class_colour, panels
+from arcwise.figures.canvas import SCREEN_STYLE, class_colour, panels
 from arcwise.figures.sphere import View, draw_globe, frame
 from arcwise.records import Embeddings
 
@@ -84,7 +84,7 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
     last = min(len(track.snapshots) for track in tracks) - 1
     moments = np.linspace(0, last, last * between + 1)
     frames = []
-    with panels(len(tracks), wide=3.9, high=4.3) as (figure, axes):
+    with panels(len(tracks), widest=3.9, high=1.1, style=SCREEN_STYLE) as (figure, axes):
         canvas = FigureCanvasAgg(figure)
         stages = [
             (flat_stage if flat else round_stage)(place, track) for place, track in zip(axes, tracks, strict=True)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def draw_bias(counts: np.ndarray, bias: np.ndarray, names: tuple[str, ...]) -> Figure:
     """One point per class, with the line log count would give."""
-    with panels(1, wide=5.6, high=4.0) as (figure, axes):
+    with panels(1, widest=3.6, high=0.7) as (figure, axes):
         place = axes[0]
         for c, name in enumerate(names):
-            place.plot(counts[c], bias[c], "o", color=class_colour(c), markersize=10)
-            place.annotate(name, (counts[c], bias[c]), textcoords="offset points", xytext=(9, -4), fontweight="bold")
+            place.plot(counts[c], bias[c], "o", color=class_colour(c), markersize=6)
+            place.annotate(name, (counts[c], bias[c]), textcoords="offset points", xytext=(6, -3), fontweight="bold")
         slope, start = np.polyfit(np.log(counts), bias, 1)
         ends = np.geomspace(counts.min(), counts.max(), 50)
-        place.plot(ends, slope * np.log(ends) + start, color="0.5", linewidth=1.2, linestyle="--",
+        place.plot(ends, slope * np.log(ends) + start, color="0.5", linewidth=0.8, linestyle="--",
                    label=f"least squares: {slope:+.3f} per factor of e")  # fmt: skip
         place.set(xscale="log", xlabel="training images of the class", ylabel="bias of the class")
         place.set_xticks(sorted(set(counts.tolist())), [f"{count:,}" for count in sorted(set(counts.tolist()))])

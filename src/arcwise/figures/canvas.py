@@ -16,15 +16,25 @@ if TYPE_CHECKING:
 # Okabe & Ito 2008: told apart by colour-blind readers, and in print. For methods, lines and heads.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
 
-# Petroff 2021 (arXiv:2107.02270): ten colours for classes, found by a search over colour-vision models.
+# For classes: eight of Petroff's ten colours (2021, arXiv:2107.02270; found by a search over colour-vision models),
+# with a green and a pink in the place of its two greys, which cannot be told apart as small points.
 CLASS_COLOURS = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
+    "#3f90da", "#ffa90e", "#bd1f01", "#2ca46d", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#e377c2", "#62c4c9",
 )  # fmt: skip
 
-STYLE: dict[Any, Any] = {
+PAGE = 6.6  # inches that a page has for text: a figure is printed as large as it is drawn
+SMALL = 7.2  # points: the smallest letters of a figure
+
+# On a screen, and on paper.
+SCREEN_STYLE: dict[Any, Any] = {
     "figure.dpi": 100, "font.size": 12, "axes.titlesize": 13, "axes.labelsize": 12,
     "legend.fontsize": 10.5, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 2.2,
     "text.parse_math": False, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False,
+}  # fmt: skip
+STYLE: dict[Any, Any] = SCREEN_STYLE | {
+    "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
+    "legend.fontsize": 7.6, "lines.linewidth": 1.3, "axes.linewidth": 0.6, "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6, "grid.linewidth": 0.5, "hatch.linewidth": 0.6,
 }  # fmt: skip
 
 
@@ -68,15 +78,21 @@ def pixels_of(images: Images, row: int) -> Any:
 
 
 @contextlib.contextmanager
-def panels(count: int, *, wide: float = 4.6, high: float = 4.6, most: int = 4, **options: Any) -> Iterator[Any]:
-    """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed."""
+def panels(
+    count: int, *, high: float = 1.0, most: int = 4, widest: float = 2.4, style: dict[Any, Any] = STYLE, **options: Any
+) -> Iterator[Any]:
+    """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed.
+
+    Together they are as wide as a page, or narrower where each would be wider than `widest` inches; a panel's height is
+    `high` times its width.
+    """
     import matplotlib.pyplot as plt
 
     columns = min(count, most)
-    rows = -(-count // columns)
-    with plt.rc_context(STYLE):
+    rows, wide = -(-count // columns), min(widest, PAGE / columns)
+    with plt.rc_context(style):
         figure, axes = plt.subplots(
-            rows, columns, figsize=(wide * columns, high * rows), layout="constrained", squeeze=False, **options
+            rows, columns, figsize=(wide * columns, wide * high * rows), layout="constrained", squeeze=False, **options
         )
         flat = list(axes.flat)
         for extra in flat[count:]:
@@ -84,26 +100,69 @@ def panels(count: int, *, wide: float = 4.6, high: float = 4.6, most: int = 4, *
         yield figure, flat[:count]
 
 
-def class_points(axes: Axes, x: Any, y: Any, *, size: float = 2.5, alpha: float = 0.5) -> None:
+TOLD_APART = len(CLASS_COLOURS)  # classes that have a colour of their own
+LISTED = 20  # classes at most that are all named in a picture
+
+
+def point_look(n: int) -> dict[str, float]:
+    """Size and opacity of points, so that few are seen and many do not hide each other.
+
+    >>> point_look(60)["markersize"] > point_look(6000)["markersize"]
+    True
+    """
+    return {"markersize": min(5.5, max(1.8, 110.0 / n**0.5)) if n else 1.8, "alpha": 0.8 if n < 1000 else 0.5}
+
+
+def class_points(axes: Axes, x: Any, y: Any) -> None:
     """The points of each class in its colour: one line of markers per class, pixels also in an SVG."""
+    look: dict[str, Any] = point_look(len(x))
     for c in sorted(set(y.tolist())):
         here = x[y == c]
-        axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=size, alpha=alpha, rasterized=True,
-                  markeredgewidth=0)  # fmt: skip
+        axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), rasterized=True, markeredgewidth=0, **look)
 
 
-def class_legend(figure: Figure, names: tuple[str, ...], *, title: str = "", most: int = 12) -> None:
-    """One legend of the classes for the whole figure, below it."""
+def class_legend(figure: Figure, names: tuple[str, ...]) -> None:
+    """One legend of the classes for the whole figure, below it; none where colours would repeat."""
     from matplotlib.lines import Line2D
 
-    marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i)) for i in range(min(len(names), most))]
-    labels = list(names[:most]) + ([f"and {len(names) - most} more"] if len(names) > most else [])
-    marks += [Line2D([], [], linestyle="")] * (len(labels) - len(marks))
-    columns = min(len(labels), 13, max(1, int(figure.get_figwidth() * 8) // (max(map(len, labels)) + 5)))
-    figure.legend(marks, labels, loc="outside lower center", ncols=columns, title=title or None)
+    if len(names) > TOLD_APART:
+        return
+    marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i), markersize=4) for i in range(len(names))]
+    labels = [shorten(name, 30) for name in names]
+    columns = min(len(labels), 10, max(1, int(figure.get_figwidth() * 15) // (max(map(len, labels)) + 5)))
+    figure.legend(marks, labels, loc="outside lower center", ncols=columns)
 
 
-def figure_bytes(figure: Figure, kind: str = "png", *, close: bool = True) -> bytes:
+def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
+    """A class's name at a place of the picture, legible on whatever lies there."""
+    from matplotlib import patheffects
+
+    look = {"ha": "center", "va": "center", "fontsize": SMALL, "fontweight": "bold", "color": "0.1", "zorder": 6}
+    halo = [patheffects.withStroke(linewidth=1.8, foreground="white", alpha=0.85)]
+    axes.text(place[0], place[1], shorten(name, 16), path_effects=halo, clip_on=True, **(look | options))
+
+
+def shorten(name: str, most: int = 16) -> str:
+    """A name of at most so many letters.
+
+    >>> shorten("Alphabet_of_the_Magi/character01")
+    'Alphabet_of_the…'
+    """
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def plain_logarithm(axis: Any) -> None:
+    """Ticks of a logarithmic axis as plain numbers: at 1, 2 and 5 of each power where it spans less than two."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    few = low > 0 and high / low < 100
+    axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def figure_bytes(figure: Figure, kind: str = "png", *, close: bool = True, dpi: int = 300) -> bytes:
     """The figure as the bytes of a PNG (in 256 colours, a third of the size) or an SVG file; the figure is closed."""
     import io
 
@@ -111,7 +170,7 @@ def figure_bytes(figure: Figure, kind: str = "png", *, close: bool = True) -> by
     from PIL import Image
 
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata={"Software": None} if kind == "png" else {"Date": None})
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata={"Software": None} if kind == "png" else {"Date": None})
     if close:
         plt.close(figure)
     if kind != "png":

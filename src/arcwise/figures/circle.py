@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import Depiction, class_colour, class_legend, panels, shown_heads
+from arcwise.figures.canvas import (
+    LISTED,
+    SMALL,
+    TOLD_APART,
+    Depiction,
+    class_colour,
+    class_legend,
+    name_at,
+    panels,
+    shown_heads,
+)
 from arcwise.metrics.identification import margin_kept
 from arcwise.records import Embeddings
 
@@ -55,18 +65,20 @@ def draw_circle(axes: Axes, panel: CirclePanel) -> None:
             [0, HIGHEST_BAR * np.cos(np.radians(middle))],
             [0, HIGHEST_BAR * np.sin(np.radians(middle))],
             color="0.3",
-            linewidth=0.9,
+            linewidth=0.6,
         )
-    axes.add_patch(Circle((0, 0), 1.0, fill=False, color="0.45", linewidth=1.0))
+    axes.add_patch(Circle((0, 0), 1.0, fill=False, color="0.45", linewidth=0.7))
     draw_bars(axes, found)
     for c, direction in enumerate(w.reshape(len(w), -1, 2)):
         for v in direction / np.linalg.norm(direction, axis=1, keepdims=True):
-            arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 2.2, "mutation_scale": 14}
+            arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 1.2, "mutation_scale": 7}
             axes.annotate("", v, (0, 0), arrowprops=arrow)
+        if TOLD_APART < len(w) <= LISTED:
+            name_at(axes, 0.72 * direction[0] / np.linalg.norm(direction[0]), found.names[c])
     axes.set(xlim=(-2, 2), ylim=(-2, 2), aspect="equal", title=panel.title, xticks=[], yticks=[])
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel(panel.note, fontsize=10.5)
+    axes.set_xlabel(panel.note, fontsize=SMALL)
 
 
 def draw_bars(axes: Axes, found: Embeddings) -> None:

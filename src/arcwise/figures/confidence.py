@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures.canvas import Depiction, class_colour, class_legend, panels, reach, shown_heads
+from arcwise.figures.canvas import SMALL, Depiction, class_colour, class_legend, panels, reach, shown_heads
 from arcwise.figures.plane import PlanePanel
 from arcwise.metrics.planar import decision_grid
 
@@ -29,15 +29,14 @@ def draw_confidence(shown: list[PlanePanel]) -> Figure:
             sure = ((panel.grid.confidence - 0.2) / 0.8).clip(0, 1)[..., None]
             e = panel.extent
             place.imshow(1 - (1 - colour) * sure * 0.8, origin="lower", extent=(-e, e, -e, e), interpolation="bilinear")
-            lines = place.contour(
-                axis, axis, panel.grid.confidence, levels=[0.5, 0.9, 0.99], colors="0.15", linewidths=[0.6, 0.9, 1.2]
+            place.contour(
+                axis, axis, panel.grid.confidence, levels=[0.5, 0.9, 0.99], colors="0.15", linewidths=[0.4, 0.6, 0.8]
             )
-            place.clabel(lines, fmt=lambda v: f"{v:.0%}", fontsize=8)
             x = found.x[::10]
-            place.plot(x[:, 0], x[:, 1], ".", color="black", markersize=1.2, alpha=0.6, rasterized=True)
-            place.set(xlim=(-e, e), ylim=(-e, e), aspect="equal", title=panel.title)
+            place.plot(x[:, 0], x[:, 1], ".", color="black", markersize=0.9, alpha=0.6, rasterized=True)
+            place.set(xlim=(-e, e), ylim=(-e, e), aspect="equal", title=panel.title, xticks=[], yticks=[])
             place.grid(visible=False)
-            place.set_xlabel(panel.note, fontsize=10.5)
+            place.set_xlabel(panel.note, fontsize=SMALL)
         class_legend(figure, shown[0].embeddings.names)
     return figure
 
@@ -53,9 +52,10 @@ def confidence_surface(about: Subject) -> Iterator[Depiction]:
         grid = decision_grid(centres, extent=extent)
         sides = grid.confidence[[0, -1]], grid.confidence[:, [0, -1]]
         edge = float(np.mean([side.mean() for side in sides]))
-        shown.append(PlanePanel(head, found, extent, centres.w, grid, f"mean confidence at the edge {edge:.1%}"))
+        shown.append(PlanePanel(head, found, extent, centres.w, grid, f"mean at the edge {edge:.1%}"))
     yield (
         "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with "
-        "distance from the origin, a normalised one depends on the direction alone.",
+        "distance from the origin, a normalised one depends on the direction alone. Lines are 50, 90 and "
+        "99 %; below each panel the mean confidence along its edge.",
         draw_confidence(shown),
     )

@@ -43,5 +43,5 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
         yield (
             "The worst conflicts of each head: a rightly classified sample (black), one of its own class (blue) and "
             "one of another (orange) that is nearer. Numbers are rows of the test set and cosine distances.",
-            draw_pictures(rows, titles=titles, side=1.05),
+            draw_pictures(rows, titles=titles, side=0.62),
         )

@@ -1,4 +1,4 @@
-"""Confusion matrices, one per head: rows are what is there, columns what it is taken for."""
+"""Mistakes by class: confusion matrices, or with many classes the pairs and the classes that are mistaken most."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import Depiction, panels, shown_heads
+from arcwise.figures.canvas import COLOURS, LISTED, SMALL, Depiction, panels, shorten, shown_heads
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from arcwise.study.subject import Subject
+
+COUNTED = 12  # classes at most whose counts are written into the cells
+WORST = 15  # pairs and classes that are listed where there are many
 
 
 class ConfusionPanel(NamedTuple):
@@ -25,35 +29,77 @@ class ConfusionPanel(NamedTuple):
 
 def draw_confusion(shown: list[ConfusionPanel]) -> Figure:
     """Colours show mistakes only; the diagonal would drown them."""
-    with panels(len(shown)) as (figure, axes):
-        wrong = [np.where(np.eye(len(p.matrix), dtype=bool), 0, p.matrix) for p in shown]
+    many = len(shown[0].matrix) > 6
+    with panels(len(shown), most=2 if many else 4, widest=3.3) as (figure, axes):
+        wrong = [off_diagonal(panel.matrix) for panel in shown]
         top = max(1, max(int(w.max()) for w in wrong))
         for panel, place, mistakes in zip(shown, axes, wrong, strict=True):
             n = len(panel.matrix)
             place.imshow(mistakes, cmap="OrRd", vmin=0, vmax=top)
-            if n <= 12:
-                for i in range(n):
-                    for j in range(n):
-                        if panel.matrix[i, j]:
-                            colour = "white" if mistakes[i, j] > 0.6 * top else "0.45" if i == j else "black"
-                            text = {"ha": "center", "va": "center", "fontsize": 9 if n <= 6 else 7, "color": colour}
-                            place.text(j, i, f"{panel.matrix[i, j]}", **text)
-                place.set(xticks=range(n), yticks=range(n), xticklabels=panel.names, yticklabels=panel.names)
-                place.tick_params(axis="x", rotation=45 if max(map(len, panel.names)) > 2 else 0)
+            for i, j in zip(*np.nonzero(panel.matrix if n <= COUNTED else mistakes), strict=True):
+                colour = "white" if mistakes[i, j] > 0.6 * top else "0.45" if i == j else "black"
+                place.text(j, i, f"{panel.matrix[i, j]}", ha="center", va="center", fontsize=SMALL, color=colour)
+            names = [shorten(name, 12) for name in panel.names]
+            place.set_xticks(range(n), names, rotation=90 if max(map(len, names)) > 2 else 0)
+            place.set_yticks(range(n), names)
             place.set(title=panel.title, xlabel="taken for")
             place.grid(visible=False)
-        axes[0].set_ylabel("is")
+        for place in axes[:: 2 if many else 4]:
+            place.set_ylabel("is")
     return figure
 
 
+def draw_mistakes(panel: ConfusionPanel) -> Figure:
+    """Two lists of bars: the pairs that are mistaken most often, and the classes that are found least often."""
+    mistakes, size = off_diagonal(panel.matrix), panel.matrix.sum(axis=1)
+    pairs = [divmod(int(at), len(mistakes)) for at in np.argsort(-mistakes, axis=None, kind="stable")[:WORST]]
+    pairs = [(i, j) for i, j in pairs if mistakes[i, j]]
+    missed = mistakes.sum(axis=1) / np.maximum(size, 1)
+    classes = [int(c) for c in np.argsort(-missed, kind="stable")[:WORST] if missed[c]]
+    rows = max(len(pairs), len(classes), 3)
+    with panels(2, most=2, widest=3.3, high=(0.6 + 0.16 * rows) / 3.3) as (figure, axes):
+        words = [f"{shorten(panel.names[i])} as {shorten(panel.names[j])}" for i, j in pairs]
+        draw_bars_of(axes[0], words, [float(mistakes[i, j]) for i, j in pairs], "times", "most often mistaken")
+        words = [f"{shorten(panel.names[c])} ({size[c]:,})" for c in classes]
+        draw_bars_of(axes[1], words, [100.0 * missed[c] for c in classes], "% missed", "least often found")
+    return figure
+
+
+def draw_bars_of(axes: Axes, names: list[str], values: list[float], unit: str, title: str) -> None:
+    """One bar a line, the longest above, its number at its end."""
+    bars = axes.barh(range(len(values)), values, color=COLOURS[4], height=0.72)
+    axes.bar_label(bars, [f"{value:g}" if value == int(value) else f"{value:.1f}" for value in values], padding=2,
+                   fontsize=SMALL)  # fmt: skip
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(title=title, xlabel=unit)
+    axes.grid(axis="y", visible=False)
+    if not values:
+        axes.text(0.5, 0.5, "no mistakes", transform=axes.transAxes, ha="center", va="center")
+
+
+def off_diagonal(matrix: np.ndarray) -> np.ndarray:
+    """The mistakes alone."""
+    return np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
+
+
 def confusion_matrices(about: Subject) -> Iterator[Depiction]:
-    """Mistakes of each head, all seeds together."""
+    """Mistakes of each head, all seeds together; with many classes those of the head the conclusion speaks of."""
     shown = []
     for head in shown_heads(about):
         matrices = [run.metrics.get("confusion", []) for run in about.runs[head]]
         if not all(matrices):
             return
         shown.append(ConfusionPanel(head, np.sum(matrices, axis=0), about.embeddings(head).names))
+    if len(shown[0].names) > LISTED:
+        panel = next((panel for panel in shown if panel.title == about.champion), shown[-1])
+        yield (
+            f"Mistakes of {panel.title} over {len(panel.names)} classes, summed over the seeds: the pairs mistaken "
+            "most often, and the classes found least often (in brackets: their test images, over all seeds).",
+            draw_mistakes(panel),
+        )
+        return
     yield (
         "Confusion matrices, summed over the seeds: rows are what is there, columns what it was taken for; colours "
         "show mistakes only.",

@@ -34,10 +34,12 @@ def dunn_over_epochs(about: Subject) -> Iterator[Depiction]:
                 for head, found in series.items()
             ]
             shown.append(CurvePanel(f"{between} / {inside}", curves, logarithmic=True, lines=lines))
+        lowest = min(float(curve.values.min()) for panel in shown for curve in panel.curves)
+        low = f" What is below {LOWEST:g} is drawn there." if lowest <= LOWEST else ""
         yield (
             f"Dunn indices over the epochs, distance: {distance}; 95 % of each class kept, snapshots of the test "
-            "images.",
-            draw_curves(shown, most=3, high=3.2),
+            f"images.{low}",
+            draw_curves(shown, most=3, high=0.62),
         )
 
 

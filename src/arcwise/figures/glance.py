@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels
+from arcwise.figures.canvas import COLOURS, Depiction, panels, shorten
 from arcwise.metrics.summary import METRICS, headline_metrics, in_unit
 
 if TYPE_CHECKING:
@@ -26,24 +27,23 @@ class HeadPanel(NamedTuple):
 
 
 def draw_glance(shown: list[HeadPanel]) -> Figure:
-    """Heads side by side; an arrow at the title says which way is better."""
-    with panels(len(shown), wide=3.9, high=3.5, most=5) as (figure, axes):
-        few = len(shown[0].values) <= 4  # names that have room side by side
-        for panel, place in zip(shown, axes, strict=True):
+    """Heads below each other; an arrow at the title says which way is better."""
+    heads = list(shown[0].values)
+    with panels(len(shown), most=3, high=(0.75 + 0.17 * len(heads)) / 2.2) as (figure, axes):
+        for at, (panel, place) in enumerate(zip(shown, axes, strict=True)):
             for i, values in enumerate(panel.values.values()):
                 found, colour = np.asarray(values), COLOURS[i % len(COLOURS)]
-                offsets = np.linspace(-0.12, 0.12, len(found)) if len(found) > 1 else np.zeros(1)
-                place.plot(i + offsets, found, "o", color=colour, alpha=0.55, markersize=6)
+                place.plot(found, np.full(len(found), i - 0.14), "o", color=colour, alpha=0.55, markersize=3)
                 deviation = found.std(ddof=1) if len(found) > 1 else 0.0
-                place.errorbar(i + 0.27, found.mean(), deviation, fmt="_", color=colour, markersize=12, capsize=3)
-            place.set(
-                title=f"{panel.title} {'↑' if panel.better == 'higher' else '↓'}", xlim=(-0.5, len(panel.values) - 0.3)
-            )
-            place.title.set_fontsize(11)
-            names = [name.replace(" ", "\n", 1 if few else 0) for name in panel.values]
-            place.set_xticks(range(len(names)), names, fontsize=9 if few else 8)
-            place.tick_params(axis="x", rotation=0 if few else 40)
-            place.grid(axis="x", visible=False)
+                place.errorbar(found.mean(), i + 0.2, xerr=deviation, fmt="|", color=colour, markersize=6, capsize=2)
+            place.set(title=f"{textwrap.fill(panel.title, 34)} {'↑' if panel.better == 'higher' else '↓'}")
+            place.set_yticks(range(len(heads)), [shorten(head, 28) for head in heads] if at % 3 == 0 else [])
+            place.set_ylim(len(heads) - 0.4, -0.6)
+            place.margins(x=0.08)
+            place.grid(axis="y", visible=False)
+            low, high = place.get_xlim()
+            if panel.title.endswith("%") and high > 100:
+                place.set_xlim(low, 100.0 + 0.01 * (100.0 - low))
     return figure
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, STYLE
+from arcwise.figures.canvas import COLOURS, SCREEN_STYLE
 from arcwise.records import MarginCurve, MarginPortrait
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def draw_portrait(portrait: MarginPortrait) -> Figure:
     """Three panels side by side, one line per setting; a fourth where other classes are reshaped."""
     import matplotlib.pyplot as plt
 
-    with plt.rc_context(STYLE):
+    with plt.rc_context(SCREEN_STYLE):
         panels = [draw_psi, draw_slope, draw_boundary]
         if any(curve.other is not None for curve in portrait.curves):
             panels.insert(2, draw_other)

@@ -50,5 +50,5 @@ def neighbours(about: Subject) -> Iterator[Depiction]:
     yield (
         f"Nearest neighbours {where} under {head}, with their angles; blue frames are of the query's class, orange "
         "ones are not.",
-        draw_pictures(rows, titles=titles, side=1.0),
+        draw_pictures(rows, titles=titles, side=0.62),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import STYLE
+from arcwise.figures.canvas import PAGE, SMALL, STYLE, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,9 @@ def draw_pictures(
     columns = max(map(len, rows))
     words = any(picture.words for row in rows for picture in row)
     with plt.rc_context(STYLE):
-        size = (side * columns + 1.0, (side + 0.35 * words) * len(rows))
+        left = 1.0 if titles else 0.1
+        side = min(side, (PAGE - left) / columns)
+        size = (side * columns + left, (side + 0.22 * words) * len(rows))
         figure, axes = plt.subplots(len(rows), columns, figsize=size, layout="constrained", squeeze=False)
         for i, row in enumerate(rows):
             for j, place in enumerate(axes[i]):
@@ -39,7 +41,7 @@ def draw_pictures(
                 if j < len(row):
                     show_picture(place, row[j])
             if titles:
-                axes[i, 0].set_ylabel(titles[i], rotation=0, ha="right", va="center", fontsize=11)
+                axes[i, 0].set_ylabel(shorten(titles[i], 24), rotation=0, ha="right", va="center")
     return figure
 
 
@@ -48,6 +50,6 @@ def show_picture(place, picture: Picture) -> None:
     pixels = picture.pixels.squeeze()
     place.imshow(pixels, cmap="gray_r" if pixels.ndim == 2 else None, vmin=0, vmax=255)
     if picture.words:
-        place.set_xlabel(picture.words, fontsize=9)
+        place.set_xlabel(picture.words, fontsize=SMALL, labelpad=2)
     if picture.frame:
-        place.spines[:].set(visible=True, color=picture.frame, linewidth=2.5)
+        place.spines[:].set(visible=True, color=picture.frame, linewidth=1.4)

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import Depiction, class_colour, class_legend, class_points, panels, reach, shown_heads
+from arcwise.figures.canvas import (
+    LISTED,
+    SMALL,
+    TOLD_APART,
+    Depiction,
+    class_colour,
+    class_legend,
+    class_points,
+    name_at,
+    panels,
+    reach,
+    shown_heads,
+)
 from arcwise.metrics.identification import accuracy
 from arcwise.metrics.planar import Grid, decision_grid
 from arcwise.metrics.projection import project
@@ -48,14 +60,50 @@ def draw_panel(axes: Axes, panel: PlanePanel) -> None:
     if panel.grid is not None:
         axis, winner = panel.grid.axis, panel.grid.winner
         for c in np.unique(winner):
-            axes.contour(axis, axis, winner == c, levels=[0.5], colors="0.25", linewidths=0.9, linestyles="-")
+            axes.contour(axis, axis, winner == c, levels=[0.5], colors="0.25", linewidths=0.6, linestyles="-")
     if panel.centres is not None:
         draw_centres(axes, panel.centres, extent)
-    class_points(axes, found.x, found.labels)
-    axes.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal", title=panel.title)
-    axes.plot(0, 0, "+", color="0.2", markersize=8, markeredgewidth=1.2)
+    if len(found.names) > LISTED:
+        draw_density(axes, found, extent)
+    else:
+        class_points(axes, found.x, found.labels)
+        for c in range(len(found.names)) if len(found.names) > TOLD_APART else ():
+            name_class(axes, found, c)
+    axes.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal", title=panel.title,
+             xticks=[], yticks=[])  # fmt: skip
+    axes.plot(0, 0, "+", color="0.2", markersize=5, markeredgewidth=0.8)
     if panel.note:
-        axes.set_xlabel(panel.note, fontsize=10.5)
+        axes.set_xlabel(panel.note, fontsize=SMALL)
+
+
+def draw_density(axes: Axes, found: Embeddings, extent: float) -> None:
+    """All samples as grey cells, darker where there are more; a few classes far from each other in colours, named."""
+    inside = np.abs(found.x).max(axis=1) < extent
+    frame = (-extent, extent, -extent, extent)
+    axes.hexbin(*found.x[inside].T, gridsize=40, extent=frame, cmap="Greys", bins="log", mincnt=1, linewidths=0,
+                alpha=0.55, rasterized=True)  # fmt: skip
+    some = far_apart(found)
+    few = np.isin(found.labels, some)
+    class_points(axes, found.x[few], np.searchsorted(np.sort(some), found.labels[few]))
+    for c in some:
+        name_class(axes, found, int(c))
+
+
+def far_apart(found: Embeddings) -> np.ndarray:
+    """As many classes as have a colour, each as far as can be from those before it."""
+    middles = np.array([np.median(found.x[found.labels == c], axis=0) for c in np.unique(found.labels)])
+    picked = [int(np.linalg.norm(middles, axis=1).argmax())]
+    for _ in range(min(TOLD_APART, len(middles)) - 1):
+        gaps = np.linalg.norm(middles[:, None] - middles[picked], axis=2).min(axis=1)
+        picked.append(int(gaps.argmax()))
+    return np.unique(found.labels)[picked]
+
+
+def name_class(axes: Axes, found: Embeddings, c: int) -> None:
+    """The name of a class in the middle of its samples."""
+    here = found.x[found.labels == c]
+    if len(here):
+        name_at(axes, np.median(here, axis=0), found.names[c])
 
 
 def draw_centres(axes: Axes, w: np.ndarray, extent: float) -> None:
@@ -64,9 +112,9 @@ def draw_centres(axes: Axes, w: np.ndarray, extent: float) -> None:
     scale = 0.8 * extent / max(float(np.linalg.norm(w, axis=-1).max()), 1e-12)
     for c, centres in enumerate(w):
         for centre in centres * scale:
-            arrow = {"arrowstyle": "-|>", "color": "white", "linewidth": 4.5, "mutation_scale": 16}
+            arrow = {"arrowstyle": "-|>", "color": "white", "linewidth": 2.6, "mutation_scale": 8}
             axes.annotate("", centre, (0, 0), arrowprops=arrow, zorder=1)
-            arrow |= {"color": class_colour(c), "linewidth": 2.4}
+            arrow |= {"color": class_colour(c), "linewidth": 1.3}
             axes.annotate("", centre, (0, 0), arrowprops=arrow, zorder=1)
 
 
@@ -82,14 +130,18 @@ def embedding_plane(about: Subject) -> Iterator[Depiction]:
         else "Test embeddings in the two directions of largest variance: a projection, in which distances are "
         "shortened."
     )
-    yield words, draw_planes(shown)
+    if len(shown[0].embeddings.names) > LISTED:
+        words += (
+            f" Grey is the density of all {len(shown[0].embeddings.names)} classes; ten far from each other are named."
+        )
+    yield f"{words} Seed {about.first.settings.seed} of each head, each panel at its own scale.", draw_planes(shown)
 
 
 def plane_panel(about: Subject, head: str) -> PlanePanel:
     """Embeddings of two dimensions with the centres and boundaries of their head."""
     found, centres = about.embeddings(head), about.prototypes(head)
     extent = reach(found.x)
-    note = f"test accuracy {accuracy(found, centres):.2%}"
+    note = f"this seed: {accuracy(found, centres):.2%} right"
     return PlanePanel(head, found, extent, centres.w, decision_grid(centres, extent=extent), note)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels, shown_heads
+from arcwise.figures.canvas import COLOURS, Depiction, panels, plain_logarithm, shown_heads
 from arcwise.metrics.verification import Roc, SortedScores, all_pairs, eer, roc
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ class RocPanel(NamedTuple):
 
 def draw_roc(shown: list[RocPanel]) -> Figure:
     """The curves together in the first panel, one histogram per head after it."""
-    with panels(1 + len(shown), high=3.9, most=5) as (figure, axes):
+    with panels(1 + len(shown), high=0.85, most=3) as (figure, axes):
         for i, panel in enumerate(shown):
             axes[0].plot(panel.roc.far, panel.roc.tar, color=COLOURS[i % 8], label=panel.head)
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
         axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title="ROC")
+        plain_logarithm(axes[0].xaxis)
         axes[0].legend()
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
@@ -43,7 +44,7 @@ def draw_roc(shown: list[RocPanel]) -> Figure:
             ):
                 share = counts / max(counts.sum(), 1)
                 place.stairs(share, panel.edges, fill=True, color=colour, alpha=0.55, label=label)
-            place.axvline(panel.threshold, color="black", linewidth=1.3, linestyle="--")
+            place.axvline(panel.threshold, color="black", linewidth=0.9, linestyle="--")
             place.set(title=panel.head, xlabel=f"cosine of a pair\n{panel.note}", yticks=[], xlim=(-1, 1))
         axes[1].set_ylabel("share of pairs")
         axes[1].legend()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import STYLE, Depiction, class_colour, pixels_of, shown_heads
+from arcwise.figures.canvas import PAGE, SMALL, STYLE, Depiction, class_colour, pixels_of, shown_heads
 from arcwise.metrics.identification import centre_cosines, centre_logits, rightly_named
 
 if TYPE_CHECKING:
@@ -33,21 +33,22 @@ class SamplePanel(NamedTuple):
 
 
 def draw_sample(shown: list[SamplePanel], picture: np.ndarray | None = None) -> Figure:
-    """Two rows: the vectors above, the logits below; the sample's image in the corner."""
+    """Two rows: the vectors above, the logits below; the sample's image at their left."""
     import matplotlib.pyplot as plt
 
+    wide = min(2.2, (PAGE - 0.7) / len(shown))
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(2, len(shown), figsize=(4.2 * len(shown), 6.6), layout="constrained", squeeze=False,
-                                    height_ratios=(1.5, 1))  # fmt: skip
-        for i, panel in enumerate(shown):
+        size = (0.7 + wide * len(shown), wide + 1.25)
+        figure, axes = plt.subplots(2, 1 + len(shown), figsize=size, layout="constrained", squeeze=False,
+                                    height_ratios=(wide, 1.0), width_ratios=(0.6, *[wide] * len(shown)))  # fmt: skip
+        for i, panel in enumerate(shown, 1):
             draw_vectors(axes[0, i], panel)
             draw_logits(axes[1, i], panel)
+        axes[1, 1].set_ylabel("logit")
+        axes[1, 0].remove()
+        axes[0, 0].set_axis_off()
         if picture is not None:
-            inset = axes[0, 0].inset_axes((0.0, 0.74, 0.26, 0.26))
-            inset.imshow(picture.squeeze(), cmap="gray_r" if picture.squeeze().ndim == 2 else None)
-            inset.set(xticks=[], yticks=[])
-            inset.grid(visible=False)
-            inset.spines[:].set_visible(False)
+            axes[0, 0].imshow(picture.squeeze(), cmap="gray_r" if picture.squeeze().ndim == 2 else None)
     return figure
 
 
@@ -56,12 +57,12 @@ def draw_vectors(axes: Axes, panel: SamplePanel) -> None:
     reach = float(np.linalg.norm(panel.x))
     w = panel.centres * reach / np.linalg.norm(panel.centres, axis=1).max()
     for c, v in enumerate(w):
-        arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 2.4, "mutation_scale": 15}
+        arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 1.3, "mutation_scale": 8}
         axes.annotate("", v, (0, 0), arrowprops=arrow)
         axes.text(1.14 * v[0], 1.14 * v[1], panel.names[c], color="0.15", ha="center", va="center", fontweight="bold")
-    arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 1.4, "mutation_scale": 12, "linestyle": "--"}
+    arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0.9, "mutation_scale": 7, "linestyle": "--"}
     axes.annotate("", tuple(panel.x), (0, 0), arrowprops=arrow)
-    axes.plot(*panel.x, "o", color=class_colour(panel.y), markeredgecolor="black", markersize=9)
+    axes.plot(*panel.x, "o", color=class_colour(panel.y), markeredgecolor="black", markersize=5)
     axes.set(xlim=(-1.3 * reach, 1.3 * reach), ylim=(-1.3 * reach, 1.3 * reach), aspect="equal", title=panel.title)
     axes.set(xticks=[], yticks=[])
 
@@ -70,12 +71,13 @@ def draw_logits(axes: Axes, panel: SamplePanel) -> None:
     """One bar per class; where there is a margin, what the loss is told instead is hatched."""
     places = np.arange(len(panel.logits))
     bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in range(len(places))])
-    axes.bar_label(bars, fmt="%.1f", fontsize=9)
+    if len(places) <= 6:
+        axes.bar_label(bars, fmt="%.1f", fontsize=SMALL)
     if panel.with_margin is not None:
-        axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=1.2)
-        axes.set_xlabel(f"hatched: what the loss is told, {panel.with_margin:.1f}", fontsize=10)
+        axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=0.8)
+        axes.set_xlabel(f"hatched: the loss is told {panel.with_margin:.1f}", fontsize=SMALL)
     axes.axhline(0, color="0.3", linewidth=0.8)
-    axes.set(xticks=places, xticklabels=panel.names, ylabel="logit" if axes.get_subplotspec().is_first_col() else "")  # type: ignore[union-attr]
+    axes.set(xticks=places, xticklabels=panel.names)
     axes.margins(y=0.18)
 
 

@@ -26,4 +26,4 @@ def samples(about: Subject) -> Iterator[Depiction]:
         here = np.flatnonzero(images.y == c)[:EACH]
         rows.append([Picture(pixels_of(images, int(i))) for i in here])
     titles = list(images.names[:CLASSES])
-    yield "Training images, one row per class.", draw_pictures(rows, titles=titles, side=0.8)
+    yield "Training images, one row per class.", draw_pictures(rows, titles=titles, side=0.45)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import Depiction, class_colour, class_legend, panels, shown_heads
+from arcwise.figures.canvas import (
+    SMALL,
+    Depiction,
+    class_colour,
+    class_legend,
+    name_at,
+    panels,
+    point_look,
+    shown_heads,
+)
 from arcwise.metrics.clusters import class_angles
 from arcwise.metrics.identification import mean_centres
 from arcwise.records import Embeddings
@@ -50,7 +59,7 @@ class View(NamedTuple):
 
 def draw_spheres(shown: list[SpherePanel], *, view: View | None = None) -> Figure:
     """One sphere per panel, seen from far away; what lies behind is paler."""
-    with panels(len(shown), wide=5.0, high=5.4, most=3) as (figure, axes):
+    with panels(len(shown), high=1.12, most=3) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             draw_sphere(place, panel, view or View())
         class_legend(figure, shown[0].embeddings.names)
@@ -67,20 +76,20 @@ def draw_sphere(axes: Axes, panel: SpherePanel, view: View) -> None:
     """The globe, then what is behind the middle, then what is in front of it."""
     found, seen = panel.embeddings, view.turned(on_sphere(panel))
     draw_globe(axes, view)
+    size = point_look(len(seen))["markersize"]
     for c in range(len(found.names)):
         for side, alpha in ((seen[:, 2] <= 0, 0.12), (seen[:, 2] > 0, 0.6)):
             here = seen[(found.labels == c) & side]
-            axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=3, alpha=alpha, rasterized=True,
+            axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=size, alpha=alpha, rasterized=True,
                       markeredgewidth=0)  # fmt: skip
     for c, centre in enumerate(panel.centres):
         draw_cap(axes, view.turned(cap_rim(centre, panel.cap)), class_colour(c))
         tip = view.turned(centre[None])[0]
         near = tip[2] > 0
-        axes.plot([0, 1.06 * tip[0]], [0, 1.06 * tip[1]], color=class_colour(c), linewidth=2.0 if near else 0.8,
+        axes.plot([0, 1.06 * tip[0]], [0, 1.06 * tip[1]], color=class_colour(c), linewidth=1.2 if near else 0.5,
                   alpha=1.0 if near else 0.3, zorder=3 if near else 1)  # fmt: skip
         if near:
-            style = {"ha": "center", "va": "center", "fontsize": 11, "fontweight": "bold", "color": "0.1", "zorder": 4}
-            axes.text(1.15 * tip[0], 1.15 * tip[1], found.names[c], **style)
+            name_at(axes, 1.15 * tip, found.names[c])
     frame(axes, panel.title, panel.note)
 
 
@@ -89,13 +98,13 @@ def frame(axes: Axes, title: str, note: str = "") -> None:
     axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", title=title, xticks=[], yticks=[])
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel(note, fontsize=10.5)
+    axes.set_xlabel(note, fontsize=SMALL)
 
 
 def draw_globe(axes: Axes, view: View) -> None:
     """The outline, and thin circles of latitude and longitude on the near side."""
     t = np.linspace(0, 2 * np.pi, 181)
-    axes.plot(np.cos(t), np.sin(t), color="0.6", linewidth=0.8)
+    axes.plot(np.cos(t), np.sin(t), color="0.6", linewidth=0.6)
     for a in np.radians(np.arange(0, 180, 30)):
         draw_cap(axes, view.turned(np.stack([np.cos(t) * np.cos(a), np.cos(t) * np.sin(a), np.sin(t)], axis=1)))
     for a in np.radians(np.arange(-60, 90, 30)):
@@ -106,10 +115,10 @@ def draw_globe(axes: Axes, view: View) -> None:
 def draw_cap(axes: Axes, rim: np.ndarray, colour: str = "0.85") -> None:
     """A circle on the sphere: its near part drawn, its far part hinted at where it has a colour of its own."""
     near = np.where(rim[:, 2:] > 0, rim, np.nan)
-    axes.plot(near[:, 0], near[:, 1], color=colour, linewidth=1.2 if colour != "0.85" else 0.5, zorder=2)
+    axes.plot(near[:, 0], near[:, 1], color=colour, linewidth=0.8 if colour != "0.85" else 0.4, zorder=2)
     if colour != "0.85":
         far = np.where(rim[:, 2:] > 0, np.nan, rim)
-        axes.plot(far[:, 0], far[:, 1], color=colour, linewidth=0.5, alpha=0.3, zorder=1)
+        axes.plot(far[:, 0], far[:, 1], color=colour, linewidth=0.4, alpha=0.3, zorder=1)
 
 
 def cap_rim(centre: np.ndarray, radius: float) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels
+from arcwise.figures.canvas import COLOURS, Depiction, panels, plain_logarithm
 from arcwise.figures.glance import panel_title
 from arcwise.metrics.summary import MAIN_DUNN, MEAN_DUNN, headline_metrics, in_unit
 from arcwise.study.subject import scale_and_margin
@@ -40,20 +41,21 @@ class SweepPanel(NamedTuple):
 
 def draw_sweep(shown: list[SweepPanel]) -> Figure:
     """Lines are means, bands reach from the smallest seed to the largest; grey is softmax, which has no s."""
-    with panels(len(shown), high=3.9) as (figure, axes):
+    with panels(len(shown), high=0.8, most=3) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             if panel.level is not None:
                 mean, low, high = panel.level
-                place.axhline(mean, color="0.5", linewidth=1.6, label="softmax")
+                place.axhline(mean, color="0.5", linewidth=1.0, label="softmax")
                 place.axhspan(low, high, color="0.5", alpha=0.15, linewidth=0)
             for i, line in enumerate(panel.lines):
-                place.plot(line.s, line.values.mean(axis=0), "o-", color=COLOURS[i], label=line.label, markersize=5)
+                place.plot(line.s, line.values.mean(axis=0), "o-", color=COLOURS[i], label=line.label, markersize=3)
                 place.fill_between(
                     line.s, line.values.min(axis=0), line.values.max(axis=0), color=COLOURS[i], alpha=0.18, linewidth=0
                 )
             place.set_xscale("log", base=2)
             if panel.logarithmic:
                 place.set_yscale("log")
+                plain_logarithm(place.yaxis)
             place.set(title=panel.title, xlabel="scale s", xticks=panel.lines[0].s)
             place.xaxis.set_major_formatter("{x:g}")
         marks, labels = axes[0].get_legend_handles_labels()
@@ -67,7 +69,12 @@ def scale_sweep(about: Subject) -> Iterator[Depiction]:
     if table is None:
         return
     shown = [
-        SweepPanel(panel_title(name), sweep_lines(about, name), softmax_level(about, name), name in LOGARITHMIC)
+        SweepPanel(
+            textwrap.fill(panel_title(name), 34),
+            sweep_lines(about, name),
+            softmax_level(about, name),
+            name in LOGARITHMIC,
+        )
         for name in headline_metrics()
         if name in table.values
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels
+from arcwise.figures.canvas import COLOURS, SMALL, Depiction, panels, plain_logarithm
 from arcwise.records import Run
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CurvePanel(NamedTuple):
     lines: tuple[tuple[float, str], ...] = ()
 
 
-def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 3.8) -> Figure:
+def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -> Figure:
     """Lines are means over the seeds, bands reach from the smallest to the largest."""
     with panels(len(shown), high=high, most=most) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
@@ -51,18 +51,19 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 3.8) ->
                     linewidth=0,
                 )
             for value, words in panel.lines:
-                place.axhline(value, color="0.35", linewidth=1.0, linestyle="--")
+                place.axhline(value, color="0.35", linewidth=0.7, linestyle="--")
                 place.annotate(
                     words,
                     (1, value),
                     xycoords=("axes fraction", "data"),
                     ha="right",
                     va="bottom",
-                    fontsize=8.5,
+                    fontsize=SMALL,
                     color="0.25",
                 )
             if panel.logarithmic:
                 place.set_yscale("log")
+                plain_logarithm(place.yaxis)
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
             place.xaxis.get_major_locator().set_params(integer=True)
         marks, labels = axes[0].get_legend_handles_labels()
@@ -76,8 +77,8 @@ def training_curves(about: Subject) -> Iterator[Depiction]:
     wanted = (
         ("loss", "loss", 1.0, True),
         ("accuracy", "accuracy, %", 100.0, False),
-        ("angle_own", "angle to own centre, °", degree, False),
-        ("angle_other", "angle to nearest other, °", degree, False),
+        ("angle_own", "to own centre, °", degree, False),
+        ("angle_other", "to nearest other, °", degree, False),
     )
     shown = []
     for key, title, factor, logarithmic in wanted:
@@ -87,8 +88,8 @@ def training_curves(about: Subject) -> Iterator[Depiction]:
             shown.append(CurvePanel(title, curves, logarithmic=logarithmic))
     if shown:
         yield (
-            f"On the {about.watched} images over the epochs: lines are means over the seeds, bands reach from the "
-            "smallest to the largest.",
+            f"Loss, accuracy and angles to the centres on the {about.watched} images over the epochs: lines are means "
+            "over the seeds, bands reach from the smallest to the largest.",
             draw_curves(shown),
         )
 

@@ -108,12 +108,14 @@ def per_anchor(rows: ClassRows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -
             own = row[start:stop].copy()
             own[a - start] = -1.0
             found["farthest"][i] = start + own.argmax()
-            ranked = np.sort(own)[1:]
+            farthest = own.max()
             own[a - start] = np.inf
             found["own"][i] = start + own.argmin()
             others = np.concatenate((row[:start], row[stop:]))
             first = int(others.argmin())
             found["other"][i] = first if first < start else first + stop - start
-            close = others[others + same[a] < ranked[-1]]  # nearly always few
-            found["count"][i] = (len(ranked) - np.searchsorted(ranked, close + same[a], "right")).sum()
+            close = others[others + same[a] < farthest]  # nearly always few, and often none
+            if len(close):
+                ranked = np.sort(own)[:-1]
+                found["count"][i] = (len(ranked) - np.searchsorted(ranked, close + same[a], "right")).sum()
     return found

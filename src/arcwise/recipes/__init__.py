@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig
 from arcwise.errors import one_of
@@ -33,7 +34,9 @@ def mnist5_2d() -> Config:
         data=DataConfig(source="mnist[0-4]", unseen="5-9"),
         model=ModelConfig(backbone="simple_cnn", dim=2),
         head=HeadConfig(name="arcface", m=0.5, s=4.0),  # five classes in two dimensions: see s and m in docs/results.md
-        train=TrainConfig(epochs=20, batch=128, optimiser="adamw", lr=2e-3, weight_decay=1e-4),
+        train=TrainConfig(
+            epochs=20, batch=64, optimiser="adamw", lr=8e-3, schedule="cosine", warmup=2.0, weight_decay=1e-4
+        ),
     )
 
 
@@ -126,7 +129,7 @@ def folder() -> Config:
     Reaches: what your images allow; name them with --data folder:PATH.
     """
     return Config(
-        data=DataConfig(source="folder:images", size=64, channels=3, flip=True, shift=4, cutout=16),
+        data=DataConfig(source="folder:images", size=64, flip=None, shift=4, cutout=16),
         model=ModelConfig(backbone="resnet9", dim=128, norm=True),
         head=HeadConfig(name="arcface", m=0.3),
         train=TrainConfig(epochs=30, batch=64, optimiser="adamw", lr=2e-3, weight_decay=1e-2),
@@ -142,6 +145,17 @@ RECIPES: dict[str, Callable[[], Config]] = {
     "cifar10": cifar10,
     "faces-r50": faces_r50,
     "folder": folder,
+}
+
+
+# What a recipe once was and what it is now: a run that was begun with the one goes on with it under the other.
+RECIPE_CHANGES: dict[tuple[str, str], tuple[tuple[Any, Any], ...]] = {
+    ("mnist5-2d", "train.batch"): ((128, 64),),
+    ("mnist5-2d", "train.lr"): ((2e-3, 8e-3),),
+    ("mnist5-2d", "train.schedule"): (("one-cycle", "cosine"),),
+    ("mnist5-2d", "train.warmup"): ((0.0, 2.0),),
+    ("folder", "data.flip"): ((True, None),),
+    ("folder", "data.channels"): ((3, 0),),
 }
 
 

@@ -15,6 +15,7 @@ from arcwise.records.files import cannot_write
 @contextlib.contextmanager
 def locked(folder: Path, *, busy: str = "", wait: bool = False) -> Iterator[None]:
     """Holds the folder against other processes, or raises Busy with the words given; `wait` waits for them instead."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("a")
@@ -23,7 +24,20 @@ def locked(folder: Path, *, busy: str = "", wait: bool = False) -> Iterator[None
     with handle:
         if not take(handle, wait):
             raise Busy(busy or f"{folder} is being written by another process. Wait for it, or choose another.")
-        yield
+        try:
+            yield
+        finally:
+            if new and not wait:
+                remove_unused(folder, new)
+
+
+def remove_unused(folder: Path, new: list[Path]) -> None:
+    """Takes away folders that were made to be locked, when nothing was put into them."""
+    with contextlib.suppress(OSError):  # not empty: it was used
+        if [item.name for item in folder.iterdir()] == [".lock"]:
+            (folder / ".lock").unlink()
+            for place in new:
+                place.rmdir()
 
 
 def take(handle: IO[str], wait: bool) -> bool:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from typing import NamedTuple
 
 
 class Heading(NamedTuple):
-    """The title of a section (level 1) or a part of one (level 2)."""
+    """The title of a section (level 1) or a part of one (level 2); on paper it may begin a page."""
 
     text: str
     level: int = 1
+    new_page: bool = False
 
 
 class Paragraph(NamedTuple):
-    """Plain text; words between backticks are code."""
+    """Plain text; words between backticks are code, [[name]] is the number of a figure or table: "Figure 3"."""
 
     text: str
+
+
+class Answer(NamedTuple):
+    """What the report found, in a sentence or two; it stands out."""
+
+    text: str
+
+
+class Link(NamedTuple):
+    """Words that lead somewhere else."""
+
+    words: str
+    address: str
 
 
 class Formula(NamedTuple):
@@ -32,6 +48,8 @@ class TableRows(NamedTuple):
     rows: list[list[str]]
     caption: str = ""
     strong: frozenset[tuple[int, int]] = frozenset()
+    name: str = ""
+    number: int = 0
 
 
 class PictureFile(NamedTuple):
@@ -40,6 +58,8 @@ class PictureFile(NamedTuple):
     file: str
     caption: str
     width: float = 1.0
+    name: str = ""
+    number: int = 0
 
 
 class Film(NamedTuple):
@@ -48,6 +68,8 @@ class Film(NamedTuple):
     file: str
     poster: str
     caption: str
+    name: str = "film"
+    number: int = 0
 
 
 class Code(NamedTuple):
@@ -63,4 +85,47 @@ class Viewer(NamedTuple):
     caption: str
 
 
-Block = Heading | Paragraph | Formula | TableRows | PictureFile | Film | Code | Viewer
+Block = Heading | Paragraph | Answer | Link | Formula | TableRows | PictureFile | Film | Code | Viewer
+
+
+def number_blocks(blocks: list[Block]) -> list[Block]:
+    """The same with figures and tables counted, and with their numbers wherever the text names them.
+
+    >>> number_blocks([Paragraph("See [[a]]."), TableRows([], [], name="a")])[0]
+    Paragraph(text='See Table 1.')
+    """
+    counts, numbers, out = {"Table": 0, "Figure": 0}, defaultdict(list), []
+    for block in blocks:
+        if isinstance(block, TableRows | PictureFile | Film):
+            kind = kind_of(block)
+            counts[kind] += 1
+            numbers[block.name].append((kind, counts[kind]))
+            block = block._replace(number=counts[kind])
+        out.append(block)
+    return [
+        block._replace(
+            text=re.sub(r"\[\[([\w-]+)\]\]", lambda at: place_words(numbers.get(at[1], [])) or at[0], block.text)
+        )
+        if isinstance(block, Paragraph | Answer)
+        else block
+        for block in out
+    ]
+
+
+def kind_of(block: TableRows | PictureFile | Film) -> str:
+    """What it is called in the text."""
+    return "Table" if isinstance(block, TableRows) else "Figure"
+
+
+def place_words(places: list[tuple[str, int]]) -> str:
+    """Where something is shown.
+
+    >>> place_words([("Figure", 3)]), place_words([("Figure", 3), ("Figure", 4), ("Figure", 5)])
+    ('Figure 3', 'Figures 3 to 5')
+    """
+    if not places:
+        return ""
+    kind, first = places[0]
+    if len(places) == 1:
+        return f"{kind} {first}"
+    return f"{kind}s {first} {'and' if len(places) == 2 else 'to'} {places[-1][1]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from arcwise.metrics.summary import METRICS, headline_metrics, in_unit, number_text
 from arcwise.study.table import Table
@@ -10,11 +11,77 @@ from arcwise.study.table import Table
 
 def judged_metrics(table: Table) -> list[str]:
     """The numbers that heads are judged by, of those that every run has and that are finite."""
+    return finite_metrics(table, headline_metrics())
+
+
+def finite_metrics(table: Table, names: Sequence[str]) -> list[str]:
+    """Those of these numbers that every run has and that are finite."""
     return [
         name
-        for name in headline_metrics()
+        for name in names
         if name in table.values and all(math.isfinite(v) for many in table.values[name].values() for v in many)
     ]
+
+
+def rivals_of(table: Table, head: str) -> list[str]:
+    """The other heads that have at least two seeds in common with this one: with fewer nothing can be judged."""
+    seeds = set(table.seeds[head])
+    return [other for other in table.heads if other != head and len(seeds & set(table.seeds[other])) > 1]
+
+
+def answer(table: Table, head: str, names: list[str]) -> list[str]:
+    """What the numbers say, in two sentences: where the head is clearly better than all others, and where it is not."""
+    rivals, others = rivals_of(table, head), [other for other in table.heads if other != head]
+    if not others:
+        return lone_answer(table, head, names)
+    if not rivals:
+        return ["With one seed nothing can be judged, for another seed may turn it round.", best_sentence(table, names)]
+    verdicts = {name: [verdict(table, name, head, other) for other in rivals] for name in names}
+    clear = [name for name in names if set(verdicts[name]) == {"better"}]
+    whom = " and ".join(rivals) if len(rivals) <= 2 else f"all {len(rivals)} others"
+    if clear:
+        what = "; ".join(beside(table, name, head, rivals) for name in clear)
+        first = f"{capital(head)} is clearly better than {whom} in {what}."
+    else:
+        first = f"None of these numbers shows {head} to be clearly better than {whom}."
+    rest = [part_answer(table, name, head, rivals) for name in names if name not in clear]
+    return [first] + ([f"{capital('; '.join(rest))}."] if rest else [])
+
+
+def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
+    """What one number says where it does not speak for the head against everybody."""
+    by = {kind: [o for o in rivals if verdict(table, name, head, o) == kind] for kind in ("better", "worse", "open")}
+    said = [f"it is {kind} than {' and '.join(by[kind])}" for kind in ("better", "worse") if by[kind]]
+    what = beside(table, name, head, rivals)
+    if not said:
+        return f"no difference is shown in {what}"
+    return f"in {what} {' and '.join(said)}" + (", no more is shown" if by["open"] else "")
+
+
+def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
+    """A number of a head beside those of others."""
+    values = {other: number_text(name, table.spread(name, other).mean) for other in (head, *rivals)}
+    shown = [values[other] for other in rivals]
+    others = " and ".join(shown) if len(shown) <= 2 else f"{len(shown)} others' {', '.join(shown)}"
+    return f"{short_words(name)} ({values[head]} against {others})"
+
+
+def lone_answer(table: Table, head: str, names: list[str]) -> list[str]:
+    """The numbers of the only head there is."""
+    said = [f"{short_words(name)} {number_text(name, table.spread(name, head).mean)}" for name in names]
+    seeds = len(table.seeds[head])
+    rest = "One seed: another may give other numbers." if seeds == 1 else f"Means over {seeds} seeds."
+    return [f"{capital('; '.join(said))}.", rest] if said else [rest]
+
+
+def short_words(name: str) -> str:
+    """What a number says, in few words."""
+    return METRICS[name].short or METRICS[name].label
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
 
 
 def verdict(table: Table, name: str, head: str, other: str) -> str:
@@ -25,14 +92,14 @@ def verdict(table: Table, name: str, head: str, other: str) -> str:
     return "better" if (gap.mean > 0) == (METRICS[name].better == "higher") else "worse"
 
 
-def gap_text(table: Table, name: str, head: str, other: str) -> str:
+def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = True) -> str:
     """A paired difference as text, with its interval."""
     gap = table.difference(name, head, other)
-    unit = {"%": " points", "°": "°", "": ""}[METRICS[name].unit]
+    words = {"%": " points", "°": "°", "": ""}[METRICS[name].unit] if unit else ""
     mean, low, high = (signed(in_unit(name, value)) for value in (gap.mean, gap.low, gap.high))
     if gap.n < 2:
-        return f"{mean}{unit} (one seed, no interval)"
-    return f"{mean}{unit} [{low}, {high}]"
+        return f"{mean}{words} (one seed, no interval)"
+    return f"{mean}{words} [{low}, {high}]"
 
 
 def signed(value: float) -> str:
@@ -48,10 +115,10 @@ def signed(value: float) -> str:
 def sentences(table: Table, head: str) -> list[str]:
     """The conclusion on one head: one paragraph per rival, then what it amounts to."""
     names = judged_metrics(table)
-    rivals = [other for other in table.heads if other != head]
-    if not rivals:
+    rivals = rivals_of(table, head)
+    if len(table.heads) == 1:
         return ["One head was trained, so there is nothing to compare it with."]
-    if min(map(len, table.seeds.values())) < 2:
+    if not rivals:
         return [
             "With one seed no difference can be judged: another seed may turn it round.",
             best_sentence(table, names),
@@ -71,14 +138,20 @@ def sentences(table: Table, head: str) -> list[str]:
         if not by["better"] and text:
             text = f"{head} against {other}: {text[0].lower()}{text[1:]}"
         out.append(text + ".")
-    out.append(overall(table, head, tally))
+    out += [
+        f"{other} shares fewer than two seeds with {head} and is not judged."
+        for other in table.heads
+        if other not in (head, *rivals)
+    ]
+    out.append(overall(table, head, rivals, tally))
     out.append(best_sentence(table, names))
     return out
 
 
-def overall(table: Table, head: str, tally: dict[str, int]) -> str:
+def overall(table: Table, head: str, rivals: list[str], tally: dict[str, int]) -> str:
     """What the verdicts amount to."""
-    total, seeds = sum(tally.values()), min(map(len, table.seeds.values()))
+    total = sum(tally.values())
+    seeds = min(len(set(table.seeds[head]) & set(table.seeds[other])) for other in rivals)
     verb = "won most of them" if tally["better"] > total / 2 else "did not win most of them"
     return (
         f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in {tally['worse']}, "

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from arcwise.errors import ArcwiseError
-from arcwise.figures import FIGURES, drawings
+from arcwise.figures import drawings
 from arcwise.figures.animation import Track, make_movie
-from arcwise.figures.canvas import CLASS_COLOURS, figure_bytes, offscreen, reach
+from arcwise.figures.canvas import CLASS_COLOURS, PAGE, figure_bytes, offscreen, reach
 from arcwise.headspec import HeadSpec
 from arcwise.metrics.summary import MAIN_DUNN
 from arcwise.records import Comparison, write, write_json
 from arcwise.report.blocks import Film, PictureFile, Viewer
-from arcwise.report.content import content, count_of, title
+from arcwise.report.content import content, count_of, is_introductory, lecture, title
 from arcwise.report.page import page_html
 from arcwise.report.paper import paper_pdf
 from arcwise.study.subject import Subject, epoch_indices, subject
@@ -90,6 +90,10 @@ def write_report(about: Subject, out: Path, *, html: bool, pdf: bool, archive: b
     version = about.first.about.get("versions", {}).get("arcwise", "")
     said = f"{count_of(runs, 'run')}, {time.strftime('%d %B %Y')}, arcwise {version}"
     reports = []
+    if not is_introductory(about.config):
+        written.append(
+            write(out / "method.html", page_html("From softmax to ArcFace", "one change at a time", lecture(), out))
+        )
     if html:
         reports.append(write(out / "report.html", page_html(title(about), said, blocks, out)))
     if pdf:
@@ -110,11 +114,12 @@ def figures(
     for drawing in drawings(about, only=only):
         tell(f"drawing {drawing.name}")
         many = found.setdefault(drawing.name, [])
+        wide = drawing.figure.get_figwidth() / PAGE  # a figure is printed as large as it was drawn
         file = f"figures/{drawing.name}{f'-{len(many) + 1}' if many else ''}"
         for kind in kinds[1:]:
             write(out / f"{file}.{kind}", figure_bytes(drawing.figure, kind, close=False))
         write(out / f"{file}.{kinds[0]}", figure_bytes(drawing.figure, kinds[0]))
-        many.append(PictureFile(f"{file}.{kinds[0]}", drawing.caption, FIGURES[drawing.name].width))
+        many.append(PictureFile(f"{file}.{kinds[0]}", drawing.caption, min(1.0, wide), drawing.name))
     return found
 
 

@@ -22,7 +22,7 @@ def write_page(path: Path) -> Iterator[Path]:
     if importlib.util.find_spec("matplotlib") is None:
         raise ArcwiseError('figures need matplotlib: pip install "arcwise[figures]"')
     for name in MARGINS:
-        yield write(path.with_suffix("") / f"{name}.png", figure_bytes(draw_portrait(portrait(name))))
+        yield write(path.with_suffix("") / f"{name}.png", figure_bytes(draw_portrait(portrait(name)), dpi=150))
     yield write(path, page_text(path.stem))
 
 

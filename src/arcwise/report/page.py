@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from arcwise.errors import ArcwiseError
-from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, PictureFile, TableRows, Viewer
+from arcwise.report.blocks import (
+    Answer,
+    Block,
+    Code,
+    Film,
+    Formula,
+    Heading,
+    Link,
+    Paragraph,
+    PictureFile,
+    TableRows,
+    Viewer,
+    kind_of,
+)
 
 
 def page_html(title: str, subtitle: str, blocks: list[Block], folder: Path) -> str:
@@ -52,6 +65,16 @@ def _(block: Paragraph, folder: Path) -> str:
 
 
 @render.register
+def _(block: Answer, folder: Path) -> str:
+    return f'<p class="answer">{inline(block.text)}</p>'
+
+
+@render.register
+def _(block: Link, folder: Path) -> str:
+    return f'<p><a href="{html.escape(block.address, quote=True)}">{html.escape(block.words)}</a></p>'
+
+
+@render.register
 def _(block: Formula, folder: Path) -> str:
     shown = formula_svg(block.typst)
     return f'<p class="before">{inline(block.words)}</p><div class="formula">{shown}</div>'
@@ -69,20 +92,20 @@ def _(block: TableRows, folder: Path) -> str:
         rows.append(f"<tr>{cells}</tr>")
     kind = "sortable" if any(block.header) else "plain"
     table = f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f"<figure><div class=wide>{table}</div><figcaption>{inline(block.caption)}</figcaption></figure>"
+    return f"<figure>{caption_of(block)}<div class=wide>{table}</div></figure>"
 
 
 @render.register
 def _(block: PictureFile, folder: Path) -> str:
     words, style = html.escape(block.caption, quote=True), f"width: {100 * block.width:g}%"
     shown = f'<img loading="lazy" style="{style}" alt="{words}" src="{inside(folder / block.file)}">'
-    return f"<figure>{shown}<figcaption>{inline(block.caption)}</figcaption></figure>"
+    return f"<figure>{shown}{caption_of(block)}</figure>"
 
 
 @render.register
 def _(block: Film, folder: Path) -> str:
     shown = f'<img loading="lazy" alt="animation" src="{inside(folder / block.file)}">'
-    return f'<figure class="film">{shown}<figcaption>{inline(block.caption)}</figcaption></figure>'
+    return f'<figure class="film">{shown}{caption_of(block)}</figure>'
 
 
 @render.register
@@ -97,6 +120,11 @@ def _(block: Viewer, folder: Path) -> str:
         f'<figure class="viewer"><div id="viewer"></div><figcaption>{inline(block.caption)}</figcaption></figure>'
         f'<script type="application/json" id="viewer-data">{data}</script>'
     )
+
+
+def caption_of(block: TableRows | PictureFile | Film) -> str:
+    """The caption with its number."""
+    return f"<figcaption><b>{kind_of(block)} {block.number}.</b> {inline(block.caption)}</figcaption>"
 
 
 def inline(text: str) -> str:

@@ -8,8 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from arcwise.errors import ArcwiseError
-from arcwise.report.blocks import Block, Code, Film, Formula, Heading, Paragraph, PictureFile, TableRows, Viewer
+from arcwise.report.blocks import (
+    Answer,
+    Block,
+    Code,
+    Film,
+    Formula,
+    Heading,
+    Link,
+    Paragraph,
+    PictureFile,
+    TableRows,
+    Viewer,
+)
 from arcwise.report.page import typst_compiler
+
+TOGETHER = 26  # rows at most of a table that stays on one page
 
 PAPER_SETTINGS = """
 #set document(title: PLAIN)
@@ -24,6 +38,7 @@ PAPER_SETTINGS = """
 #show figure.caption: set align(left)
 #show figure.where(kind: table): set figure.caption(position: top)
 #show figure.where(kind: table): set block(breakable: true)
+#show heading: set block(sticky: true)
 #show heading.where(level: 1): set block(above: 1.6em, below: 0.8em)
 #show raw.where(block: true): block.with(fill: luma(95%), inset: 8pt, radius: 3pt, width: 100%)
 #align(center)[
@@ -64,12 +79,25 @@ def typeset(block: Any) -> str:
 
 @typeset.register
 def _(block: Heading) -> str:
-    return f"{'=' * block.level} {escape_typst(block.text)}"
+    page = "#pagebreak(weak: true)\n" if block.new_page else ""
+    return f"{page}{'=' * block.level} {escape_typst(block.text)}"
 
 
 @typeset.register
 def _(block: Paragraph) -> str:
     return escape_typst(block.text)
+
+
+@typeset.register
+def _(block: Answer) -> str:
+    look = 'inset: (left: 10pt, rest: 7pt), stroke: (left: 2.5pt + rgb("#0072b2")), fill: rgb("#f2f7fb"), width: 100%'
+    return f"#block({look})[#set text(size: 11.5pt)\n#set par(justify: false)\n{escape_typst(block.text)}]"
+
+
+@typeset.register
+def _(block: Link) -> str:
+    quoted = block.address.replace("\\", "\\\\").replace('"', '\\"')
+    return f'#link("{quoted}")[#underline[{escape_typst(block.words)}]]'
 
 
 @typeset.register
@@ -97,6 +125,8 @@ def _(block: TableRows) -> str:
     lines = "stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt)"
     table = f"table(columns: {sizes}, align: {align}, {lines}, {', '.join(cells)})"
     text = f"#set text(size: {'7.6pt' if wide else '8.6pt'})\n#set par(justify: false)"
+    if len(block.rows) <= TOGETHER:
+        text += "\n#show figure: set block(breakable: false)"
     return f"#[{text}\n#figure({table}, caption: [{escape_typst(block.caption)}])]"
 
 
@@ -108,7 +138,7 @@ def _(block: PictureFile) -> str:
 @typeset.register
 def _(block: Film) -> str:
     words = f"Last frame of {block.file}. {block.caption}"
-    return f'#figure(image("{block.poster}", width: 85%), caption: [{escape_typst(words)}])'
+    return f'#figure(image("{block.poster}", width: 72%), caption: [{escape_typst(words)}])'
 
 
 @typeset.register

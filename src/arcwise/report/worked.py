@@ -34,8 +34,8 @@ def worked_examples(m: float = 0.5) -> list[Block]:
         Heading("Numbers to check by hand", 2),
         Paragraph(angle_sentence()),
         Paragraph(
-            f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of the "
-            f"table. Their exponentials sum to {np.exp(logits).sum():.2e}, and the softmax gives class 0 a "
+            f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of "
+            f"[[logits]]. Their exponentials sum to {np.exp(logits).sum():.2e}, and the softmax gives class 0 a "
             f"probability of {softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with "
             f"powers of 10 instead of e: {softmax(logits * math.log(10))[0]:.2f}."
         ),
@@ -43,6 +43,7 @@ def worked_examples(m: float = 0.5) -> list[Block]:
             ["class", "0", "1", "2", "3", "4"],
             [["centre", *(f"({a:g}, {b:g})" for a, b in CENTRES)], ["logit", *decimals(logits)]],
             "One sample, five centres: logits are dot products.",
+            name="logits",
         ),
         Paragraph(
             "softmax(1, -1, 0.5, -0.25, 3) = "
@@ -56,7 +57,7 @@ def worked_examples(m: float = 0.5) -> list[Block]:
             "away. There psi goes on as cos(theta) - (1 - cos m)."
         ),
         Paragraph(
-            f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of the next table the dot products are "
+            f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of [[cosines]] the dot products are "
             "not cosines until both sides are divided by their lengths. Done so, class 0 has the cosine "
             f"{arc[0]:.2f} and, under m = {m:g}, the logit cos(theta + m) = {math.cos(theta + m):.2f} (times s)."
         ),
@@ -68,6 +69,7 @@ def worked_examples(m: float = 0.5) -> list[Block]:
                 ["cosine", *decimals(arc)],
             ],
             "Dot products and cosines of the same sample.",
+            name="cosines",
         ),
     ]
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from arcwise.config import Config, override
 from arcwise.data import Batch, Loader, Splits
 from arcwise.data.samplers import epoch_order, stream
+from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite
 from arcwise.heads import Head
 from arcwise.model import Embedder, has_bf16
@@ -34,6 +36,7 @@ from arcwise.train.setup import (
     NOTHING_GIVEN,
     Given,
     build,
+    build_head,
     circumstances,
     fit_to_model,
     images_of,
@@ -82,6 +85,8 @@ def train(
         config, head = override(config, [f"head.name={head}"]), None
     given, place = Given(model, head, data), device_for(device)
     refuse_without_effect(given, settings)
+    if head is None:
+        build_head(config.head, config.model.dim, 2)  # a head that cannot be built is refused at once
     if data is not None:
         config = replace(config, data=replace(config.data, source="given"))
     run = Run(Path(out) if out is not None else run_folder(config, given))
@@ -111,6 +116,9 @@ def train(
             told = circumstances(config, place, given, command)
             about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
             Run.create(run.path, dataclasses.asdict(config), **about)
+        if listener is None:
+            for note in splits.notes:
+                warnings.warn(note, stacklevel=2)
         trainer.fit()
         return trainer.finish()
 
@@ -150,7 +158,7 @@ class Trainer:
         self.total = self.steps * config.train.epochs
         heads = [results.model_and_head(both)[1] for both in self.modules.values()]
         self.pace = Pace(config.train, self.optimiser, self.inside, heads, self.steps)
-        self.amp = config.train.amp and has_bf16(device)
+        self.amp = (config.train.amp_cpu if device.type == "cpu" else config.train.amp) and has_bf16(device)
         self.recordings: dict[bool, Recording] = {}
         self.norm = torch.zeros(())
         self.tally = Tally(self.progress.within, device)
@@ -170,6 +178,11 @@ class Trainer:
     def optimisers(self) -> dict[str, torch.optim.Optimizer]:
         """The optimisers by name: that of all weights, and that of prototypes where they have one of their own."""
         return {"optimiser": self.optimiser} | ({"prototypes": self.inside} if self.inside is not None else {})
+
+    @property
+    def quick_look(self) -> bool:
+        """Whether accuracies between epochs come from bf16: on a GPU; a CPU saves nothing where snapshots are kept."""
+        return self.amp and self.device.type != "cpu"
 
     @property
     def final(self) -> nn.Module:
@@ -315,7 +328,7 @@ class Trainer:
         paused, config = time.monotonic(), self.config.train
         due = epoch % config.evaluate_every == 0 or epoch == config.epochs
         known = self.evaluate(epoch) if due else {}
-        self.snapshot(epoch, {} if self.amp or config.mirror else known)  # those are as exact as can be
+        self.snapshot(epoch, {} if self.quick_look or config.mirror else known)  # those are as exact as can be
         self.enter_epoch(epoch)
         self.tally.pause(time.monotonic() - paused)  # the journal's speed is that of training
 
@@ -324,7 +337,7 @@ class Trainer:
         config, progress = self.config.train, self.progress
         part = "validation" if self.splits.validation is not None else "test"
         model, head = results.model_and_head(self.final)
-        x = self.evaluation.rows(model, part, mirror=config.mirror, amp=self.amp)
+        x = self.evaluation.rows(model, part, mirror=config.mirror, amp=self.quick_look)
         found = judge(head, x, self.splits.part(part).y)
         self.journal.write("evaluation", step=progress.step, epoch=epoch, part=part, **found)
         if found["accuracy"] > progress.best:
@@ -414,5 +427,6 @@ class Trainer:
             "kind": "start", "total": self.total, "step": self.progress.step, "epochs": self.config.train.epochs,
             "steps_per_epoch": self.steps, "images": {name: len(part) for name, part in self.splits.parts.items()},
             "classes": self.splits.train.classes, "device": device_name(self.device), "out": str(self.run.path),
-            "head": str(self.head.spec), "broken": self.splits.broken,
+            "head": str(self.head.spec), "broken": self.splits.broken, "notes": self.splits.notes,
+            "looks": looks(self.config.data, self.splits),
         }  # fmt: skip

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from arcwise.advise import advise
-from arcwise.config import Config, HeadConfig
+from arcwise.config import Config, DataConfig, HeadConfig
 from arcwise.data import Images, Splits, load
 from arcwise.data.images import spread_rows
 from arcwise.data.samplers import stream
@@ -30,6 +30,7 @@ from arcwise.headspec import HeadSpec
 from arcwise.model import Embedder
 from arcwise.networks import own_config
 from arcwise.ops import why_not
+from arcwise.recipes import RECIPE_CHANGES
 from arcwise.records import Preprocessing, Run
 from arcwise.sphere import normalise
 from arcwise.train.device import device_name
@@ -166,7 +167,20 @@ def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Con
         )
     if not config.init and (train.frozen_epochs or train.batch_norm == "frozen"):
         raise ArcwiseError("train.frozen_epochs and train.batch_norm=frozen are for fine-tuning: add --init MODEL.")
-    return replace(config, head=head)
+    return replace(config, head=head, data=resolved_data(config.data, splits))
+
+
+def resolved_data(data: DataConfig, splits: Splits) -> DataConfig:
+    """How images are changed and framed, as looking at them decided it."""
+    if data.flip is None:
+        data = replace(data, flip=splits.train.shape[2] == 3)
+    if data.source.startswith("folder:") and splits.framing is not None:
+        look = splits.framing
+        data = replace(data, size=look.side, channels=look.channels, fit=look.fit, resample=look.resample)
+    return data
+
+
+UNSAID = {"data.flip": None, "data.size": 0, "data.channels": 0, "data.fit": "", "data.resample": "", "head.s": None}
 
 
 def build(
@@ -245,8 +259,8 @@ def fit_to_model(config: Config, start: Embedder | None) -> Config:
 def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Config:
     """The configuration that the run was started with, or an error when another is asked for.
 
-    What objects stand for is not compared, nor is a scale that the advisor chose; runs begun by older versions do not
-    tell how images were framed.
+    What objects stand for is not compared, nor what nobody said, for it was decided when the run began; runs begun by
+    older versions do not tell how images were framed, and keep the settings that their recipe had then.
     """
     old = run.settings
     before, now = old.flat(), config.flat()
@@ -256,9 +270,10 @@ def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Confi
         key
         for key in now
         if now[key] != before[key]
-        and not (key == "head.s" and now[key] is None)
+        and not (key in UNSAID and now[key] == UNSAID[key])  # it was decided when the run began
         and not (key in ("data.fit", "data.resample") and not before[key] and config.init)
         and not key.startswith(tuple(aside))
+        and (before[key], now[key]) not in RECIPE_CHANGES.get((config.recipe, key), ())
     ]
     if unlike:
         said = ", ".join(f"{key} was {before[key]!r}, now {now[key]!r}" for key in unlike[:6])
