@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import SCREEN_STYLE, class_colour, panels
-from arcwise.figures.sphere import View, draw_globe, frame
+from arcwise.figures.canvas import LISTED, SCREEN_STYLE, class_colour, name_at, panels
+from arcwise.figures.sphere import View, cap_rim, draw_globe, frame
+from arcwise.packing import largest_smallest_angle
 from arcwise.records import Embeddings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 COLOURS_KEPT = 64
-MILLISECONDS = 80
+MILLISECONDS = 90
+ORBIT = 30  # frames in which a sphere turns on after the last epoch
 
 
 class Track(NamedTuple):
@@ -70,11 +72,12 @@ class Movie(NamedTuple):
         return done.stdout if done.returncode == 0 else None
 
 
-def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: float = 60.0) -> Movie:
+def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, turn: float = 150.0) -> Movie:
     """The frames: `between` steps from one snapshot to the next, samples moving in straight lines.
 
     Every epoch shown with its words is as measured; what lies between is there for the eye. `turn` is the number of
-    degrees by which a sphere turns from the first frame to the last.
+    degrees by which a sphere turns from the first frame to the last; at the end it turns on for a while, so that depth
+    is seen.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -82,7 +85,7 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
     tracks = [thin(track, points) for track in tracks]
     flat = tracks[0].snapshots[0].dim == 2
     last = min(len(track.snapshots) for track in tracks) - 1
-    moments = np.linspace(0, last, last * between + 1)
+    moments = np.concatenate([np.linspace(0, last, last * between + 1), np.full(0 if flat else ORBIT, last)])
     frames = []
     with panels(len(tracks), widest=3.9, high=1.1, style=SCREEN_STYLE) as (figure, axes):
         canvas = FigureCanvasAgg(figure)
@@ -90,8 +93,8 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
             (flat_stage if flat else round_stage)(place, track) for place, track in zip(axes, tracks, strict=True)
         ]
         figure.set_dpi(90)
-        for moment in moments:
-            view = View(azimuth=-60.0 + turn * moment / max(last, 1))
+        for at, moment in enumerate(moments):
+            view = View(azimuth=-60.0 + turn * at / max(len(moments) - 1, 1))
             for stage in stages:
                 stage.show(moment, view)
             canvas.draw()
@@ -121,6 +124,10 @@ class Stage:
             for c in self.classes
         ]
         self.rays = [axes.plot([], [], color=class_colour(c), linewidth=1.6)[0] for c in self.classes]
+        self.named = len(self.classes) <= LISTED
+        for c in self.classes if self.named else ():
+            name_at(axes, (0.0, 0.0), track.snapshots[0].names[c], fontsize=11, zorder=5)
+        self.names = list(axes.texts)
         self.words = axes.text(0.02, 0.98, "", transform=axes.transAxes, va="top", fontsize=10.5,
                                bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0})  # fmt: skip
 
@@ -147,11 +154,21 @@ class FlatStage(Stage):
             w = w * 0.8 * self.track.extent / max(float(np.linalg.norm(w, axis=1).max()), 1e-12)
             for ray, tip in zip(self.rays, w, strict=True):
                 ray.set_data([0, tip[0]], [0, tip[1]])
+            for name, tip in zip(self.names, w, strict=False):
+                name.set_position((1.12 * tip[0], 1.12 * tip[1]))
         self.words.set_text(words)
 
 
 class RoundStage(Stage):
-    """A sphere that turns slowly."""
+    """A sphere that turns slowly; faint caps round the centres have half the angle of the best possible packing."""
+
+    def __init__(self, axes: Any, track: Track, layers: int):
+        super().__init__(axes, track, layers)
+        self.cap = largest_smallest_angle(max(len(self.classes), 2), 3)[0] / 2.0
+        self.caps = [
+            [axes.plot([], [], color=class_colour(c), linewidth=1.0, alpha=a, zorder=2)[0] for a in (0.15, 0.6)]
+            for c in self.classes
+        ]
 
     def show(self, moment: float, view: View) -> None:
         """Puts everything where it is at that moment, seen from there."""
@@ -164,10 +181,19 @@ class RoundStage(Stage):
                 cloud.set_data(here[side, 0], here[side, 1])
         if w is not None:
             w = w.reshape(len(w), -1, 3)[:, 0]
-            tips = view.turned(w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1e-12)) * 1.06
+            unit = w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1e-12)
+            tips = view.turned(unit) * 1.06
             for ray, tip in zip(self.rays, tips, strict=True):
                 ray.set_data([0, tip[0]], [0, tip[1]])
                 ray.set_alpha(1.0 if tip[2] > 0 else 0.25)
+            for name, tip in zip(self.names, tips, strict=False):
+                name.set_position((1.1 * tip[0], 1.1 * tip[1]))
+                name.set_alpha(1.0 if tip[2] > 0 else 0.3)
+            for (far, near), centre in zip(self.caps, unit, strict=True):
+                rim = view.turned(cap_rim(centre, self.cap))
+                for line, side in ((far, rim[:, 2:] <= 0), (near, rim[:, 2:] > 0)):
+                    shown = np.where(side, rim, np.nan)
+                    line.set_data(shown[:, 0], shown[:, 1])
         self.globe(view)
         self.words.set_text(words)
 
