@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+SITE := .venv/.site
 
-.PHONY: demo test quick format lint types layers check soak bench results docs clean
+.PHONY: demo test quick format lint types layers check soak bench results docs site clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --out runs/demo
@@ -45,11 +46,19 @@ results: $(READY)
 docs: $(READY)
 	$(BIN)/arcwise margins --page docs/margins.md
 
+# The pages, the reference and the search, in site/.
+site: $(SITE)
+	$(BIN)/python docs/make_site.py
+
 clean:
-	rm -rf .venv runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv runs build site .cache .pytest_cache .ruff_cache .hypothesis
 
 # The stamp is written last: an interrupted installation is taken up again.
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
+
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
+	touch $(SITE)

@@ -52,9 +52,7 @@ def page_text(folder: str) -> str:
         parts.append(
             f"## {kind.__name__}\n\n"
             f'`margin="{entry["name"]}"`, defaults `{entry["defaults"]}`. {entry["paper"]}.\n\n'
-            f"$\\psi$ = {entry['formula']}\n\n"
-            + (f"{prose}\n\n" if prose else "")
-            + f"NormFace at: {entry['neutral']}.\n\n"
+            f"ψ = {entry['formula']}\n\n" + (f"{prose}\n\n" if prose else "") + f"NormFace at: {entry['neutral']}.\n\n"
             f"![{kind.__name__}: psi, its slope and the boundary between two classes]({folder}/{entry['name']}.png)\n"
         )
     return "\n".join(parts)
