@@ -7,10 +7,16 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from arcwise.recipes import RECIPES
+from arcwise.config import override
+from arcwise.errors import ArcwiseError
+from arcwise.model import has_bf16
+from arcwise.recipes import RECIPES, recipe
 from arcwise.records import Embeddings, Run
+from arcwise.train import train
+from arcwise.train.setup import same_config
 
 
 def arcwise(*arguments, **options):
@@ -152,3 +158,92 @@ def test_the_live_display_is_drawn_on_a_terminal(monkeypatch, capsys):
     text = console.export_text()
     for piece in ("40%", "left", "own centre", "nearest other", "28.6°", "57.3°", "1,234", "test, epoch 1"):
         assert piece in text, text
+
+
+# ---------------------------------------------------------------- classes nobody has seen, and what is left behind
+
+
+def test_unseen_classes_are_judged_at_the_end_of_training_and_evaluate_comes_next(tmp_path):
+    out = tmp_path / "run"
+    said = arcwise("train", "digits-2d", "--data", "digits", "--unseen", "7-9", "--out", out, "--set", "train.epochs=2")
+    assert said.returncode == 0, said.stderr
+    line = next(line for line in said.stdout.splitlines() if line.startswith("unseen"))
+    assert "equal error rate" in line and "recall@1" in line and "AUROC" in line and "of 3 classes" in line
+    assert f"Next: arcwise evaluate {out} --only 'unseen-*'" in said.stdout
+    assert arcwise("evaluate", out, "--only", "unseen-*").stdout.count("unseen-") > 10
+    both = arcwise("train", "digits-2d", "--unseen", "7", "--set", "data.unseen=8", "--out", tmp_path / "b")
+    assert both.returncode == 1 and "say the same thing" in both.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("folder", "--head", "arcfase"),
+        ("folder", "--data", "folder:/nowhere"),
+        ("digits-2d", "--set", "data.unseen=11"),
+    ],
+)
+def test_a_command_that_fails_at_once_leaves_no_folder(tmp_path, words):
+    said = arcwise("train", *words, cwd=tmp_path)
+    assert said.returncode == 1 and not list(tmp_path.iterdir())
+
+
+def test_embed_makes_no_folder_nobody_asked_for(run, tmp_path):
+    said = arcwise("embed", run[0], "digits", "--out", tmp_path / "new" / "x.safetensors")
+    assert said.returncode == 1 and "make it first" in said.stderr and not (tmp_path / "new").exists()
+
+
+def test_evaluate_says_what_a_number_needs_and_which_there_are(run, tmp_path):
+    file = run[0] / "embeddings" / "test.safetensors"
+    said = arcwise("evaluate", file, "--only", "open*")
+    assert said.returncode == 1 and "needs the prototypes of a run: --prototypes RUN" in said.stderr
+    assert "neighbour-accuracy" in said.stderr and "dunn-centroid-mean-angle-95" in said.stderr
+    assert "no number is called 'nothing*'" in arcwise("evaluate", run[0], "--only", "nothing*").stderr
+    mixed = arcwise("evaluate", run[0], file, "--only", "accuracy")
+    assert mixed.returncode == 0 and "needs the prototypes" in mixed.stdout
+
+
+def test_data_show_lists_classes_defaults_and_the_whole_next_command(tmp_path):
+    random = np.random.default_rng(0)
+    for c in range(14):
+        (tmp_path / "in" / f"s{c % 2}-{c:02d}").mkdir(parents=True)
+        for i in range(3):
+            Image.fromarray(random.integers(0, 255, (20, 20, 3), np.uint8)).save(
+                tmp_path / "in" / f"s{c % 2}-{c:02d}" / f"{i}.png"
+            )
+    said = arcwise("data", "show", "folder:in", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "64 x 64" in said.stdout and "else --set data.channels=1" in said.stdout and "data.flip=false" in said.stdout
+    assert "0  s0-00  (2)" in said.stdout and "and 2 more: --classes lists them all" in said.stdout
+    every = arcwise("data", "show", "folder:in", "--unseen", "s1-*", "--set", "data.size=32", "--classes", cwd=tmp_path)
+    assert "s1-13" in every.stdout and "more:" not in every.stdout
+    assert "Next: arcwise train folder --data folder:in --unseen 's1-*' --set data.size=32" in every.stdout
+
+
+def test_figures_of_a_run_go_into_it(run):
+    said = arcwise("figures", run[0], "--only", "circle")
+    assert said.returncode == 0 and (run[0] / "figures" / "circle.png").is_file()
+    why = arcwise("figures", run[0], "--only", "sphere")
+    assert why.returncode == 1 and "three dimensions (--set model.dim=3)" in why.stderr
+
+
+def test_a_run_begun_before_its_recipe_was_changed_goes_on_as_it_was(tmp_path):
+    short = ["data.source=digits[0-4]", "train.epochs=1", "train.warmup=0"]
+    before = override(recipe("mnist5-2d"), [*short, "train.lr=0.002", "train.batch=128", "train.schedule=one-cycle"])
+    run = train(before, tmp_path / "run", device="cpu")
+    now = override(recipe("mnist5-2d"), short)
+    assert same_config(run, now).train.lr == 0.002
+    with pytest.raises(ArcwiseError, match=r"other settings: train\.lr was 0\.002, now 0\.5"):
+        same_config(run, override(now, ["train.lr=0.5"]))
+
+
+@pytest.mark.skipif(not has_bf16(torch.device("cpu")), reason="this processor has no bf16")
+def test_bf16_on_a_cpu_is_asked_for_and_leaves_embeddings_in_float32(tmp_path):
+    short = ["train.epochs=3"]
+    exact, mixed = (
+        train("digits-2d", tmp_path / str(i), settings=[*short, f"train.amp_cpu={i}"], device="cpu") for i in (0, 1)
+    )
+    x, z = exact.embeddings("test").x, mixed.embeddings("test").x
+    assert x.dtype == z.dtype == np.float32 and not np.array_equal(x, z)
+    assert abs(exact.result["test"]["accuracy"] - mixed.result["test"]["accuracy"]) < 0.15
+    assert len(np.unique(z.view(np.uint32) & 0xFFFF)) > 10  # not rounded to bf16

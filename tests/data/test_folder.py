@@ -2,12 +2,14 @@
 
 import io
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import time
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from PIL import Image
 
 from arcwise.config import DataConfig
 from arcwise.data import folder, load
+from arcwise.data.sources import looks, splits_from
 from arcwise.errors import ArcwiseError
 from arcwise.records import Framing
 
@@ -267,3 +270,76 @@ def test_folders_stay_on_disk_until_they_are_trained_on(images):
     whole, streamed = (Loader(splits.train, resident=r, **options).training(rows, seed=1) for r in (None, 0))
     for one, two in zip(whole, streamed, strict=True):
         assert (one.x == two.x).all() and (one.y == two.y).all()
+
+
+# ---------------------------------------------------------------- what a folder says before it is trained on
+
+
+def note_of(splits, words):
+    return next((note for note in splits.notes if words in note), "")
+
+
+@pytest.fixture
+def alphabets(tmp_path):
+    """Two alphabets of three characters of four grey drawings each, 20 x 30."""
+    random = np.random.default_rng(0)
+    root = tmp_path / "alphabets"
+    for a, c, i in np.ndindex(2, 3, 4):
+        (root / f"a{a}" / f"c{c}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 255, (30, 20), np.uint8)).save(root / f"a{a}" / f"c{c}" / f"{i}.png")
+    return root
+
+
+def test_folders_in_folders_are_told_of_and_chosen_by_their_depth(alphabets):
+    splits = loaded(alphabets)
+    assert splits.train.names == ("a0", "a1")
+    assert note_of(splits, "pass depth=2") == (
+        "2 classes; their folders hold 6 folders: pass depth=2 (--set data.depth=2) for those."
+    )
+    deep = loaded(alphabets, depth=2)
+    assert deep.train.names == ("a0/c0", "a0/c1", "a0/c2", "a1/c0", "a1/c1", "a1/c2") and not deep.notes
+    with pytest.raises(ArcwiseError, match="no folders with images at depth 5"):
+        loaded(alphabets, depth=5)
+
+
+def test_classes_are_kept_unseen_by_pattern(alphabets):
+    splits = loaded(alphabets, depth=2, unseen="a1/*")
+    assert splits.unseen.names == ("a1/c0", "a1/c1", "a1/c2") and len(splits.train.names) == 3
+    with pytest.raises(ArcwiseError, match="no class 'b\\*'"):
+        loaded(alphabets, unseen="b*")
+
+
+def test_grey_images_stay_grey_whole_and_unmirrored_and_colour_ones_do_not(alphabets, images):
+    grey, colourful = loaded(alphabets), loaded(images)
+    assert grey.train.shape[2] == 1 and grey.framing.fit == "pad"
+    assert colourful.train.shape[2] == 3 and colourful.framing.fit == "crop"
+    config = DataConfig(source=f"folder:{alphabets}", flip=None)
+    assert looks(config, grey)["not mirrored"] == "data.flip=true"
+    assert looks(replace(config, source=f"folder:{images}"), colourful)["mirrored at random"] == "data.flip=false"
+    assert loaded(alphabets, channels=3).framing.fit == "crop"  # as it was asked for, and always was
+
+
+def lone_image(root):
+    (root / "one").mkdir()
+    colour(200).save(root / "one" / "a.png")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda root: colour(1).save(root / "loose.png"), "1 image beside the class folders is left out: loose.png."),
+        (lambda root: (root / "empty").mkdir(), "1 folder without images, so no class: empty."),
+        (lambda root: (root / "dog" / "x.png").symlink_to("/nowhere"), "1 link that leads nowhere is left out: dog/x"),
+        (lambda root: shutil.copytree(root / "dog", root / "Dog"), "differ in case or spaces alone: 'Dog', 'dog'"),
+        (lambda root: shutil.copytree(root / "dog", root / "other"), "8 images identical to one of another class, as"),
+        (lone_image, "1 class without a test image"),
+    ],
+)
+def test_what_may_not_be_meant_is_said_once(images, damage, said):
+    damage(images)
+    assert len([note for note in loaded(images).notes if said in note]) == 1
+
+
+def test_gaps_in_the_labels_of_arrays_are_said():
+    splits = splits_from((np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2 * 63), DataConfig())
+    assert "62 classes without a training image: 1, 2, 3, 4 and 58 more." in splits.notes

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -16,20 +17,24 @@ from arcwise.compare import compare
 from arcwise.config import override
 from arcwise.errors import ArcwiseError
 from arcwise.figures import FIGURES, drawings
-from arcwise.figures.canvas import figure_bytes
+from arcwise.figures.canvas import PAGE, figure_bytes, point_look, reach
+from arcwise.figures.confusion import ConfusionPanel, draw_mistakes
+from arcwise.figures.plane import PlanePanel, draw_planes
 from arcwise.heads import head_from
 from arcwise.headspec import HeadSpec
 from arcwise.margins import MARGINS
 from arcwise.measure import measure, measure_epochs
 from arcwise.recipes import recipe
-from arcwise.records import Run
+from arcwise.records import Embeddings, Run
 from arcwise.report import conclusions
 from arcwise.report.blocks import Paragraph
-from arcwise.report.content import content, number_table
+from arcwise.report.content import content, is_introductory, number_table
+from arcwise.report.make import known_psi
 from arcwise.report.paper import escape_typst
 from arcwise.report.worked import worked_examples as worked
 from arcwise.study.subject import scale_and_margin, subject
 from arcwise.study.table import Table
+from arcwise.train import train
 
 SHORT = ["train.epochs=2", "data.source=digits[0-4]", "data.unseen=5-9", "train.snapshots=true"]
 
@@ -94,7 +99,9 @@ def test_the_zip_holds_code_figures_numbers_and_the_pdf(folder):
 def test_a_single_run_and_a_run_without_snapshots_can_be_reported(folder, tmp_path):
     run = Run.open(folder / "arcface-seed0")
     assert code_of(["report", str(run.path), "--html", "--out", str(tmp_path / "one")]) == 0
-    assert "one seed" in (tmp_path / "one" / "report.html").read_text()
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "What has ArcFace m=0.3 s=8 learned of 5 classes" in page and "One seed: another may give" in page
+    assert "1 seed of each head" in page
 
 
 def test_figures_alone_and_as_svg(folder, tmp_path, capsys):
@@ -337,9 +344,9 @@ def test_embeddings_that_are_not_finite_name_their_run(copied):
 
 
 def test_equal_means_are_marked_together():
-    rows = number_table(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9], normface=[0.8, 0.8]), ["accuracy"], "")
+    rows = number_table(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9], normface=[0.8, 0.8]), ["accuracy"], "", "t")
     assert rows.strong == {(0, 1), (0, 2)}
-    assert not number_table(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9]), ["accuracy"], "").strong
+    assert not number_table(table(softmax=[0.9, 0.9], arcface=[0.9, 0.9]), ["accuracy"], "", "t").strong
 
 
 def test_a_comparison_is_evaluated_run_by_run(folder, capsys):
@@ -393,3 +400,103 @@ def test_damaged_numbers_of_a_run_are_measured_again(copied, text):
     before = measure(run)
     (run.path / "metrics.json").write_text(text)
     assert measure(run) == before and Run.open(run.path).finished
+
+
+# ---------------------------------------------------------------- the first page, numbers of figures, letters
+
+
+def test_the_answer_stands_before_everything_else_and_is_computed_from_the_table(folder):
+    page = (folder / "report.html").read_text()
+    answer = re.search(r'<p class="answer">(.*?)</p>', page, re.DOTALL)
+    assert answer is not None
+    assert page.index("What does an angular margin change?") < answer.start() < page.index('id="s1"')
+    first = page[: page.index('id="s1"')]
+    assert first.count("<img") == 1 and first.count("<table") == 1 and "2 seeds of each head" in first
+    rows = re.findall(r"<tr><td>([^<]*)</td>", first)
+    assert len([row for row in rows if "difference" not in row]) == 5
+
+
+def test_the_answer_says_better_worse_and_not_shown():
+    values = {"accuracy": {"softmax": [0.9, 0.91, 0.92], "arcface": [0.9, 0.92, 0.91]}}
+    values["angle-own"] = {"softmax": [0.3, 0.31, 0.32], "arcface": [0.1, 0.11, 0.12]}
+    values["unseen-auc"] = {"softmax": [0.8, 0.81, 0.82], "arcface": [0.7, 0.71, 0.72]}
+    seeds = {"softmax": [0, 1, 2], "arcface": [0, 1, 2]}
+    found = Table(heads=["softmax", "arcface"], seeds=seeds, values=values, seconds={})
+    first, second = conclusions.answer(found, "arcface", list(values))
+    assert first == "Arcface is clearly better than softmax in mean angle to the own class mean (6.30° against 17.76°)."
+    assert second.startswith("No difference is shown in accuracy (91.00 % against 91.00 %); in ")
+    assert second.endswith("(71.00 % against 81.00 %) it is worse than softmax.")
+
+
+def test_a_head_with_one_seed_is_shown_but_not_judged():
+    values = {"accuracy": {"softmax": [0.9, 0.91], "bias": [0.5], "arcface": [0.95, 0.96]}}
+    seeds = {"softmax": [0, 1], "bias": [0], "arcface": [0, 1]}
+    found = Table(heads=list(seeds), seeds=seeds, values=values, seconds={})
+    assert conclusions.rivals_of(found, "arcface") == ["softmax"]
+    said = " ".join(conclusions.sentences(found, "arcface"))
+    assert "bias shares fewer than two seeds with arcface and is not judged." in said
+    assert "With 2 seeds" in said
+
+
+def test_every_figure_and_table_of_a_report_is_numbered_and_referred_to_in_its_text(folder):
+    page = (folder / "report.html").read_text()
+    captions = re.findall(r"<figcaption><b>(Figure|Table) (\d+)\.</b>", page)
+    text = " ".join(re.findall(r"<p[^>]*>(.*?)</p>", page, re.DOTALL))
+    assert len(captions) > 20 and "[[" not in text
+    named = set(re.findall(r"(Figure|Table) (\d+)", text))
+    for kind, first, last in re.findall(r"(Figure|Table)s (\d+) (?:to|and) (\d+)", text):
+        named |= {(kind, str(n)) for n in range(int(first), int(last) + 1)}
+    assert set(captions) <= named
+
+
+def test_letters_of_every_figure_are_at_least_seven_points_at_their_printed_size(folder):
+    from matplotlib.text import Text
+
+    about = subject([folder], psi=known_psi)
+    for drawing in drawings(about):
+        drawing.figure.canvas.draw()
+        printed = min(1.0, PAGE / drawing.figure.get_figwidth())
+        sizes = [text.get_fontsize() for text in drawing.figure.findobj(Text) if text.get_text().strip()]
+        assert sizes and min(sizes) * printed >= 7.0, drawing.name
+        words = [text.get_text() for text in drawing.figure.findobj(Text)]
+        assert not any("mathdefault" in word or "$" in word for word in words), drawing.name
+        plt.close(drawing.figure)
+
+
+def test_the_lecture_is_in_reports_of_introductory_recipes_and_a_page_of_its_own_beside_others(folder, tmp_path):
+    assert "one change at a time" not in (folder / "report.html").read_text()
+    assert "Drop the bias" in (folder / "report.html").read_text() and not (folder / "method.html").exists()
+    other = ["data.source=synthetic:classes=4,per_class=20", "train.epochs=2"]
+    run = train(override(recipe("digits-2d"), other), tmp_path / "run", device="cpu")
+    assert code_of(["report", str(run.path), "--html", "--out", str(tmp_path / "r")]) == 0
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "Drop the bias" not in page and 'href="method.html"' in page
+    assert "Drop the bias" in (tmp_path / "r" / "method.html").read_text()
+    assert "The images" in page and "4: 0, 1, 2, 3" in page and "8 x 8, grey" in page
+    assert is_introductory(recipe("mnist")) and not is_introductory(recipe("folder"))
+    assert not is_introductory(override(recipe("mnist"), ["data.source=folder:photos"]))
+
+
+@pytest.mark.parametrize("classes", [15, 136])
+def test_with_many_classes_figures_name_what_can_be_read(classes):
+    random = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), 6)
+    x = random.standard_normal((classes, 2))[y] * 5 + random.standard_normal((len(y), 2))
+    names = tuple(f"Alphabet_of_the_Magi/character{i:02d}" for i in range(classes))
+    found = Embeddings(x.astype(np.float32), y, names)
+    figure = draw_planes([PlanePanel("arcface", found, reach(x))])
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert len(labels) == (classes if classes <= 20 else 10) and all(len(label) <= 16 for label in labels)
+    assert not figure.legends
+    plt.close(figure)
+    matrix = np.diag(np.full(classes, 9)) + random.integers(0, 2, (classes, classes))
+    figure = draw_mistakes(ConfusionPanel("arcface", matrix, names))
+    figure.canvas.draw()
+    box = figure.get_tightbbox()
+    assert box.x0 >= -0.05 and box.x1 <= figure.get_figwidth() + 0.05
+    assert len(figure.axes[0].patches) == 15
+    plt.close(figure)
+
+
+def test_few_points_are_drawn_larger():
+    assert point_look(30)["markersize"] > 2 * point_look(5000)["markersize"]

@@ -98,7 +98,8 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
         yield f"{counted(len(empty), 'folder')} without images, so no class: {some_of(empty)}."
     dangling = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() and not path.exists()]
     if dangling:
-        yield f"{counted(len(dangling), 'link')} that lead nowhere {left_out(dangling)}."
+        lead = "leads" if len(dangling) == 1 else "lead"
+        yield f"{counted(len(dangling), 'link')} that {lead} nowhere {left_out(dangling)}."
     alike: dict[str, list[str]] = {}
     for name in sorted("/".join(parts) for parts in classes):
         alike.setdefault("".join(name.split()).casefold(), []).append(name)
