@@ -1,5 +1,6 @@
-"""The demo of `make demo`, in its shortest form."""
+"""The demo of `make demo` in its shortest form, and the programs of examples/ as they are."""
 
+import importlib.util
 import json
 import os
 import re
@@ -7,7 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import arcwise
+
 ROOT = Path(__file__).parents[1]
+NEEDS = {
+    "plain_loop": "matplotlib",
+    "lightning_module": "lightning",
+    "huggingface_trainer": "transformers",
+    "timm_model": "timm",
+}
 
 
 def run(*arguments):
@@ -72,3 +83,58 @@ def test_the_published_experiments_can_be_made_again_in_small(tmp_path):
     done = run("benchmarks/results.py", "--small", "--only", "p2-mnist", "--out", str(tmp_path / "r"))
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.rglob("report.html"))
+
+
+def need(package):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: pip install 'arcwise[examples]'")
+
+
+def share(text, name):
+    """The number behind a name in what an example printed."""
+    found = re.search(rf"{name}.*: ([\d.]+)%", text)
+    assert found, text
+    return float(found[1]) / 100
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_an_example_runs_and_ends_with_a_good_result(name):
+    need(NEEDS[name])
+    done = run(f"examples/{name}.py")
+    assert done.returncode == 0, done.stderr
+    assert share(done.stdout, "test accuracy") > 0.95
+    if name == "plain_loop":
+        unseen, pixels = share(done.stdout, "equal error rate"), share(done.stdout, "pixels alone")
+        assert unseen < 0.1 and unseen < pixels / 2
+    else:
+        assert share(done.stdout, "nearest known image") > 0.95
+
+
+def test_every_program_in_examples_is_run_here_and_named_in_the_docs():
+    programs = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert programs == {*NEEDS, "demo"}
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert all(f"(../examples/{name}.py)" in page for name in NEEDS)
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_an_example_fits_a_page_and_goes_through_the_door_alone(name):
+    text = (ROOT / "examples" / f"{name}.py").read_text()
+    assert len(text.splitlines()) <= 60
+    assert "pip install" in text.split('"""')[1]
+    code = text.split('"""', 2)[2]
+    assert "from arcwise" not in code and not re.search(r"import arcwise[.]", code)
+    assert set(re.findall(r"\barcwise\.(\w+)", code)) <= set(arcwise.__all__)
+
+
+@pytest.mark.parametrize("trainer", ["import lightning", "from transformers import Trainer"])
+def test_trainers_can_be_imported_once_torchvision_is_mended(trainer):
+    need(trainer.split()[1])
+    done = run("-c", f"import arcwise; arcwise.mend_torchvision(); arcwise.mend_torchvision(); {trainer}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_torchvision_there_is_nothing_to_mend():
+    code = "import sys; sys.modules['torchvision'] = None; import arcwise; assert arcwise.mend_torchvision() is False"
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr

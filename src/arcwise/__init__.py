@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arcwise import optim as optim
     from arcwise.advise import Advice as Advice
     from arcwise.advise import advise as advise
+    from arcwise.backbones.from_timm import mend_torchvision as mend_torchvision
     from arcwise.building import margins_from_counts as margins_from_counts
     from arcwise.cli.display import Progress as Progress
     from arcwise.compare import compare as compare
@@ -65,7 +66,8 @@ HOMES = {
     "Preprocessing": "records", "Progress": "cli.display", "Prototypes": "records", "RECIPES": "recipes",
     "Run": "records", "Scores": "heads", "advise": "advise", "compare": "compare", "embed": "embed",
     "head_from": "heads", "load": "data.sources", "margins_from_counts": "building", "measure": "measure",
-    "override": "config", "recipe": "recipes", "report": "report", "split_lse": "ops", "train": "train",
+    "mend_torchvision": "backbones.from_timm", "override": "config", "recipe": "recipes", "report": "report",
+    "split_lse": "ops", "train": "train",
 }  # fmt: skip
 MODULES = ("margins", "metrics", "ops", "optim")
 IMPORTING = threading.RLock()  # threads that open two doors at once would wait for each other's modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import sys
 from types import ModuleType
@@ -17,13 +18,31 @@ KEPT_ALIVE: list[torch.library.Library] = []  # schemas vanish with the object t
 
 def import_timm() -> ModuleType:
     """timm, also where torchvision was built for a torch with CUDA and this one has none."""
+    mend_torchvision()
     try:
-        return timm_module()
-    except RuntimeError:  # torchvision's, when the operators it registers kernels for were never declared
-        declare_operators()
+        return importlib.import_module("timm")
     except ImportError as error:
         raise ArcwiseError(f"timm models need timm: pip install 'arcwise[timm]' ({error}).") from None
-    return timm_module()
+
+
+def mend_torchvision() -> bool:
+    """Whether torchvision can be imported from here on, also where it was built for another torch than this one.
+
+    Such a torchvision fails with "operator torchvision::nms does not exist", and so does all that imports it: timm,
+    Lightning, the Trainer of transformers. Call this before them. Its Python part then works, its compiled operators
+    (nms, roi_align) still do not. Where torchvision is sound or not installed, nothing changes.
+
+    >>> mend_torchvision() == mend_torchvision()
+    True
+    """
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        return False
+    except RuntimeError:  # kernels were to be registered for operators that nobody declared
+        declare_operators()
+        importlib.import_module("torchvision")
+    return True
 
 
 def declare_operators() -> None:
@@ -34,13 +53,6 @@ def declare_operators() -> None:
     library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     KEPT_ALIVE.append(library)
-
-
-def timm_module() -> ModuleType:
-    """timm itself."""
-    import timm
-
-    return timm
 
 
 class TimmBackbone(nn.Module):
