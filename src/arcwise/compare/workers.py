@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from arcwise.compare.plan import Job
 from arcwise.errors import ArcwiseError, Busy, Interrupted
-from arcwise.measure import measure
+from arcwise.measure import measure, measure_epochs
 
 JobListener = Callable[[Job, dict[str, Any]], None]
 PATIENCE = 20.0  # seconds to wait for a run that a process just killed may still hold
@@ -197,5 +197,7 @@ def finish_job(job: Job, *, device: str, data_dir: Path | None, tell: Callable[[
             time.sleep(0.5)
     tell({"kind": "measuring"})
     measure(run)
+    for part in ("test", "validation"):
+        measure_epochs(run, part)
     result = run.result
     tell({"kind": "done", "accuracy": result["test"]["accuracy"], "seconds": result["seconds"]})

@@ -43,7 +43,7 @@ class CirclePanel(NamedTuple):
 
 def draw_circles(shown: list[CirclePanel]) -> Figure:
     """One circle per head; the heights of the bars are those of a histogram of directions, as a square root."""
-    with panels(len(shown)) as (figure, axes):
+    with panels(len(shown), high=1.22) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             draw_circle(place, panel)
         class_legend(figure, shown[0].embeddings.names)

@@ -21,7 +21,7 @@ def draw_confidence(shown: list[PlanePanel]) -> Figure:
     """The winner's colour, paler where it is less sure; contours at 50, 90 and 99 %; every tenth sample in black."""
     from matplotlib.colors import to_rgb
 
-    with panels(len(shown)) as (figure, axes):
+    with panels(len(shown), high=1.25) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             assert panel.grid is not None
             axis, found = panel.grid.axis, panel.embeddings

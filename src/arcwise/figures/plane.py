@@ -47,7 +47,7 @@ class PlanePanel(NamedTuple):
 
 def draw_planes(shown: list[PlanePanel]) -> Figure:
     """One panel per head, classes in the same colours."""
-    with panels(len(shown)) as (figure, axes):
+    with panels(len(shown), high=1.3) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             draw_panel(place, panel)
         class_legend(figure, shown[0].embeddings.names)

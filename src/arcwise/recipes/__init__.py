@@ -136,6 +136,24 @@ def folder() -> Config:
     )
 
 
+def finetune() -> Config:
+    """Few images of your own on a model that is there already: --init MODEL.
+
+    Takes: about 20 s on two CPU cores for 400 images of 32 x 32 and a small network.
+    Reaches: 100 % on 40 characters of ten images each (five seeds, 100 to 100), 90 to 92 % after the first epoch.
+    """
+    # Few images say little about statistics, so those of the model stay; an average and a gentle backbone keep what it
+    # knows; and what is covered or shifted far is lost where there is little to see.
+    return Config(
+        data=DataConfig(source="folder:images", flip=None, shift=2),
+        head=HeadConfig(name="arcface", m=0.3),
+        train=TrainConfig(
+            epochs=20, batch=64, optimiser="adamw", lr=2e-3, weight_decay=1e-2, ema=0.95, backbone_lr=0.5,
+            frozen_epochs=1, batch_norm="frozen",
+        ),
+    )  # fmt: skip
+
+
 RECIPES: dict[str, Callable[[], Config]] = {
     "digits-2d": digits_2d,
     "mnist5-2d": mnist5_2d,
@@ -145,6 +163,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
     "cifar10": cifar10,
     "faces-r50": faces_r50,
     "folder": folder,
+    "finetune": finetune,
 }
 
 

@@ -108,7 +108,7 @@ def _(block: Formula) -> str:
 @typeset.register
 def _(block: TableRows) -> str:
     columns = len(block.header)
-    wide = columns > 4
+    wide = columns > 5
     align = "(x, y) => if x == 0 { left } else { right }"
     cells = (
         [f"table.header({', '.join(f'[*{escape_typst(name)}*]' for name in block.header)})"]

@@ -55,10 +55,11 @@ class Subject:
     def measure(self, *, epochs: bool = False) -> None:
         """Measures what is not measured yet and keeps it in the runs; from then on nothing here writes into them."""
         _ = self.table, self.sweep_table
-        for run in [run for many in self.runs.values() for run in many] if epochs else []:
-            for part in ("test", "validation", "train"):
-                with contextlib.suppress(ArcwiseError):  # a damaged snapshot is told where it is shown
-                    measure_epochs(run, part)
+        wanted = [(run, part) for many in self.runs.values() for run in many for part in ("test", "validation")]
+        wanted += [(many[0], "train") for many in self.runs.values()]  # films show the first seed alone
+        for run, part in wanted if epochs else []:
+            with contextlib.suppress(ArcwiseError):  # a damaged snapshot is told where it is shown
+                measure_epochs(run, part)
 
     @cached_property
     def sweep_table(self) -> Table | None:

@@ -49,6 +49,8 @@ from arcwise.train.setup import (
 from arcwise.train.signals import Signals
 from arcwise.train.tally import Tally
 
+FEW = 50  # images of a class
+
 
 def train(
     config: Config | str,
@@ -421,12 +423,20 @@ class Trainer:
         """Where embeddings of this run come from."""
         return {"source": self.config.data.source, "seed": self.config.seed}
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know before the first step."""
+        few = len(self.splits.train) < FEW * self.splits.train.classes
+        if self.config.recipe != "folder" or not self.config.init or not few:
+            return self.splits.notes
+        return (*self.splits.notes, f"a model to start from and fewer than {FEW} images a class: see recipe finetune.")
+
     def outline(self) -> dict[str, Any]:
         """What a listener needs to know before the first step."""
         return {
             "kind": "start", "total": self.total, "step": self.progress.step, "epochs": self.config.train.epochs,
             "steps_per_epoch": self.steps, "images": {name: len(part) for name, part in self.splits.parts.items()},
             "classes": self.splits.train.classes, "device": device_name(self.device), "out": str(self.run.path),
-            "head": str(self.head.spec), "broken": self.splits.broken, "notes": self.splits.notes,
+            "head": str(self.head.spec), "broken": self.splits.broken, "notes": self.notes,
             "looks": looks(self.config.data, self.splits),
         }  # fmt: skip
