@@ -120,13 +120,15 @@ def parting_rate(s: float, *, classes: int, dim: int, m: float) -> float:
     """s p: how fast two classes that begin at one place part, per unit of learning rate and step.
 
     p = 1 / (1 + e^{-s (1 - cos m)} + sum_others e^{s (cos - 1)}) is what the softmax gives the twin of a sample at its
-    centre, the other classes as well placed as can be: the twin pushes with s p, which is s/c where s is small.
+    centre, the c - 2 others as well placed as c - 1 classes can be: the twin pushes with s p, which is s/c where s is
+    small.
 
     >>> [round(parting_rate(s, classes=5, dim=2, m=0.5), 2) for s in (1.0, 2.0, 4.0)]
-    [0.28, 0.82, 2.28]
+    [0.36, 0.97, 2.42]
     """
-    best, _ = largest_smallest_angle(classes, dim)
-    others = 1.0 / centre_posterior(s, classes, dim, best) - 1.0
+    places = max(1, classes - 1)
+    best, _ = largest_smallest_angle(places, dim)
+    others = 1.0 / centre_posterior(s, places, dim, best) - 1.0
     return s / (1.0 + math.exp(-s * (1.0 - math.cos(m))) + others)
 
 

@@ -41,6 +41,17 @@ class Journal:
         self.listener(entry)
 
 
+def last_line_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The line that ends a journal: what training ended with."""
+    return {"kind": "finished", "step": result["steps"], **result["test"], "seconds": result["seconds"]}
+
+
+def mend_journal(run: Run) -> None:
+    """Writes the last line of a finished run where a crash has lost it."""
+    if not run.journal("finished"):
+        Journal(run, TrainingState(step=run.result["steps"])).write(**last_line_of(run.result))
+
+
 def stays(entry: Mapping[str, Any], progress: TrainingState) -> bool:
     """Whether a line was written before the checkpoint; a group of steps that it holds the sums of was not."""
     step, unfinished = entry.get("step", 0), progress.within[4] > 0
