@@ -80,7 +80,16 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
             f"{root / 'cat' / '1.jpg'}, or add a CSV with the columns file,label."
         )
     files, labels = zip(*found, strict=True)
-    return Listing(root, files, labels, tuple(notes))
+    return Listing(root, files, tuple(map(legible, labels)), tuple(notes))
+
+
+def legible(name: str) -> str:
+    r"""A name that can be printed, drawn and written anywhere: bytes that are no UTF-8 are spelt out.
+
+    >>> legible("dog\udcff")
+    'dog\\xff'
+    """
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:

@@ -81,7 +81,7 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
 def write(path: str | Path, content: str | bytes) -> Path:
     """The path, once the whole content is under it."""
     with writing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
     return Path(path)
 
 

@@ -173,7 +173,7 @@ class Run:
     def journal(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The journal's lines ("steps", "evaluation", ...), all or of one kind; a torn last line is left out."""
         path = self.path / "journal.jsonl"
-        text = path.read_text(errors="replace") if path.exists() else ""
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         entries = [entry for line in text.splitlines() if (entry := parse_line(line))]
         return [entry for entry in entries if kind is None or entry.get("kind") == kind]
 

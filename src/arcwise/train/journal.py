@@ -32,7 +32,7 @@ class Journal:
         """One line of this kind; numbers that are not finite become null."""
         entry = {"kind": kind, **{key: rounded(value) for key, value in values.items()}}
         try:
-            with self.path.open("a") as file:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
             if self.events is not None:
                 self.events.write(kind, entry)
