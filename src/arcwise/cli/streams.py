@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from typing import IO, Any
+from typing import Any
 
 from arcwise.errors import Note
 
@@ -25,7 +25,7 @@ def harmless(text: str) -> str:
 class Harmless:
     """A stream on which every text is printed harmlessly; `raw` is the one below, for what draws on a terminal."""
 
-    def __init__(self, raw: IO[str]):
+    def __init__(self, raw: Any):
         self.raw = raw
 
     def write(self, text: str) -> int:
@@ -36,7 +36,7 @@ class Harmless:
         return getattr(self.raw, name)
 
 
-def raw_stream(stream: Any) -> IO[str]:
+def raw_stream(stream: Any) -> Any:
     """The stream below, for what moves the cursor of a terminal."""
     return stream.raw if isinstance(stream, Harmless) else stream
 

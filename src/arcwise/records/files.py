@@ -29,6 +29,7 @@ FORMAT = 1  # of a Run folder and of the files in it
 PIECE_BYTES = 64 * 2**20  # of a tensor that is being written
 LONGEST_HEADER = 100_000_000  # bytes of a tensor file's header, as the safetensors library has it
 UNSUMMED = b'"crc32":"00000000"'  # in a header whose checksum is still to come
+SUMMED = b"\t"  # ends a header that has a checksum, so that one whose key was damaged is not taken for an older file
 
 # numpy's types by the names that safetensors has for them.
 DTYPES = {
@@ -108,7 +109,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, np.ndarray | Entry], m
         begin, end = end, end + entry.nbytes
         header[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": [begin, end]}
     head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
-    head += b" " * (-len(head) % 8)
+    head += SUMMED * (8 - len(head) % 8)
     with writing(path) as file:
         file.write(len(head).to_bytes(8, "little") + head)
         checksum = zlib.crc32(head)
@@ -208,7 +209,9 @@ def header_of(content: bytes) -> dict[str, Any]:
 
 
 def refuse_wrong_sum(header: bytes, data: np.ndarray, told: str | None) -> None:
-    """Raises where a file is not as it was written; one that bears no checksum is taken as it is."""
+    """Raises where a file is not as it was written; one that never bore a checksum is taken as it is."""
+    if told is None and header.endswith(SUMMED):
+        raise Unfit("its checksum is gone: the file has changed since it was written")
     if told is not None:
         plain = header.replace(b'"crc32":"' + told.encode() + b'"', UNSUMMED, 1)
         if b"%08x" % zlib.crc32(data.data, zlib.crc32(plain)) != told.encode():
@@ -235,11 +238,12 @@ def read_tensors(
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of a tensor file and its metadata, each array as `wanted` has it, or what is wrong with the file."""
     tensors, meta = read_stored(path, what=what)
-    try:
-        arrays = {name: as_array(name, tensor) for name, tensor in tensors.items()}
-        refuse_unfit(arrays, wanted or {})
-    except Unfit as error:
-        raise ArcwiseError(f"{path}: {error}. Write the file again, or take another.") from None
+    with errors_name(path):
+        try:
+            arrays = {name: as_array(name, tensor) for name, tensor in tensors.items()}
+        except Unfit as error:
+            raise ArcwiseError(f"{error}. Write the file again, or take another.") from None
+        refuse_arrays(arrays, wanted or {})
     return arrays, meta
 
 
@@ -251,8 +255,16 @@ def as_array(name: str, tensor: Stored) -> np.ndarray:
     return content.view(kind).astype(kind.newbyteorder("="), copy=False).reshape(tensor.shape)
 
 
-def refuse_unfit(arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Kind]) -> None:
+def refuse_arrays(arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Kind]) -> None:
     """Raises where an array is missing, of another kind or of another shape."""
+    try:
+        check_arrays(arrays, wanted)
+    except Unfit as error:
+        raise ArcwiseError(f"{error}. Write the file again, or take another.") from None
+
+
+def check_arrays(arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Kind]) -> None:
+    """The same, with the bare words of what is wrong."""
     sizes: dict[str, int] = {}
     for name, kind in wanted.items():
         if name not in arrays:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
-from arcwise.records.files import FORMAT, errors_name, meta_json, read_tensors, write_tensors
+from arcwise.records.files import FORMAT, Kind, errors_name, meta_json, read_tensors, refuse_arrays, write_tensors
 from arcwise.schema import many, table, text
 
 
@@ -79,7 +79,9 @@ class Prototypes:
         w = arrays.get("w", arrays.get("prototypes"))
         if w is None:
             raise ArcwiseError(f"{path} holds no prototypes: take those that training wrote, in RUN/prototypes.")
+        name, axes = "w" if "w" in arrays else "prototypes", ("c", "k", "d") if w.ndim == 3 else ("c", "d")
         with errors_name(path):
+            refuse_arrays(arrays, {name: Kind("f", axes), "bias": Kind("f", ("c",), needed=False)})
             names = tuple(meta_json(meta, "names", many(text), without="[]"))
             if "w" not in arrays:
                 told = meta_json(meta, "about", table(), without="{}")
