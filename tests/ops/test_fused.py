@@ -112,6 +112,16 @@ def test_all_samples_of_one_class_and_one_class_alone():
         assert all(not bool(g.any()) for g in torch.autograd.grad(lse.sum(), (x, w)))
 
 
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_a_class_exactly_at_the_threshold_counts_as_it_is(mode):
+    x, w, y = problem(6, 2, 1, 8)  # one other class, so that cos_other is its cosine
+    plain = run(ours, x, w, y)
+    there = run(ours, x, w, y, Others(mode, plain[2], 1.5))
+    assert all(torch.allclose(found, wanted, rtol=1e-6, atol=1e-7) for found, wanted in zip(there, plain, strict=True))
+    beyond = run(ours, x, w, y, Others(mode, plain[2] - 1e-3, 1.5))
+    assert (beyond[0] - plain[0]).abs().min() > 1e-3
+
+
 def test_a_sample_whose_other_classes_are_all_left_out_spoils_no_gradient():
     x, w, y = problem(20, 3, 1, 8)
     others = Others("filter", torch.full((20,), 0.9, device=DEVICE))
