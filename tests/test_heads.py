@@ -529,7 +529,7 @@ def test_the_inner_margin_of_the_filter_can_be_given_as_text():
 
 def test_a_wrong_reduction_moves_no_statistics():
     head = arcwise.Head(4, 6, margin="adaface")
-    with pytest.raises(arcwise.ArcwiseError):
+    with pytest.raises(arcwise.ArcwiseError, match="unknown reduction 'average'"):
         head(torch.randn(9, 4), torch.randint(6, (9,)), reduction="average")
     assert float(head.margin.mean) == 20.0
 

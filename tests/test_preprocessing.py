@@ -111,16 +111,17 @@ def test_what_is_no_image_is_named(image, said):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        {"std": (0.0,)},
-        {"std": (float("nan"),)},
-        {"mean": (0.1, 0.2)},
-        {"fit": "cover"},
-        {"resample": "nearest"},
-        {"side": 0},
+        ({"std": (0.0,)}, "std must be a number from 1e-06"),
+        ({"std": (float("nan"),)}, "std must be a number .* got nan"),
+        ({"mean": (float("inf"),)}, "mean must be a number .* got inf"),
+        ({"mean": (0.1, 0.2)}, "mean and std need 1 numbers each"),
+        ({"fit": "cover"}, "unknown fit 'cover'"),
+        ({"resample": "nearest"}, "unknown resample 'nearest'"),
+        ({"side": 0}, "side must be a whole number of at least 1"),
     ],
 )
-def test_wrong_preprocessing_is_refused(wrong):
-    with pytest.raises(ArcwiseError):
+def test_wrong_preprocessing_is_refused(wrong, said):
+    with pytest.raises(ArcwiseError, match=said):
         Preprocessing(**{"side": 4, "channels": 1, "mean": (0.5,), "std": (0.5,), **wrong})

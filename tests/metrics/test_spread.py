@@ -53,7 +53,24 @@ def test_a_paired_difference_has_the_interval_of_scipy(n):
     wider = T95[min(n - 1, 30) - 1] / stats.t.ppf(0.975, n - 1)  # beyond the table: its last row, a little wider
     assert found.high - found.mean == pytest.approx((theirs.high - found.mean) * wider, rel=1e-3)
     assert found.mean - found.low == pytest.approx((found.mean - theirs.low) * wider, rel=1e-3)
-    assert found.clear == (found.low > 0 or found.high < 0) and 1.0 <= wider + 1e-3 < 1.02
+    assert 1.0 <= wider + 1e-3 < 1.02
+
+
+@pytest.mark.parametrize(
+    ("a", "clear"),
+    [
+        ([1.0, 1.1, 1.2], True),
+        ([-1.0, -1.1, -1.2], True),
+        ([1.0, 2.0, 3.0], False),  # 2 -+ 4.303 / sqrt 3 = 2.48
+        ([-1.0, 1.0, 0.0], False),
+        ([0.0, 0.0, 0.0], False),
+        ([0.5, 0.5, 0.5], True),
+        ([5.0], False),
+        ([], False),
+    ],
+)
+def test_a_difference_is_clear_where_its_interval_leaves_0_out(a, clear):
+    assert difference(a, [0.0] * len(a)).clear is clear
 
 
 def test_one_pair_has_a_difference_and_no_interval():

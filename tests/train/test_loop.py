@@ -71,7 +71,7 @@ def test_a_run_holds_all_it_should(tmp_path):
             "figures"} <= there  # fmt: skip
     about = run.about
     assert about["format"] == 1 and about["seed"] == 0 and "torch" in about["versions"] and "commit" in about
-    assert run.settings.head.s == 8.0 and run.head.label
+    assert run.settings.head.s == 8.0 and run.head.label == "ArcFace m=0.3 s=8"
     assert run.result["validation"]["accuracy"] > 0.5 and run.result["epochs"] == 3
     names = {path.stem for path in (run.path / "embeddings").iterdir()}
     assert {"test", "validation", "unseen", "train-epoch-000", "test-epoch-003", "validation-epoch-001"} <= names
@@ -484,6 +484,22 @@ def test_samplings_train(tmp_path, sampling):
     assert run.result["test"]["accuracy"] > 0.4
 
 
+def test_an_epoch_visits_images_as_its_sampling_says(tmp_path):
+    def labels(*settings):
+        trainer = made(small("data.imbalance=4", *settings), tmp_path)
+        return [torch.bincount(batch.y, minlength=6) for batch in trainer.epoch_batches(0, 0)], trainer.splits.train
+
+    shuffled, images = labels()
+    assert images.counts.max() == 4 * images.counts.min()
+    assert (sum(shuffled).numpy() <= images.counts).all()  # no image comes twice
+    balanced, _ = labels("train.sampling=balanced")
+    assert sum(balanced).max() - sum(balanced).min() <= 1
+    groups, _ = labels("train.sampling=m-per-class", "train.per_class=4")
+    assert len(groups) > 1 and all(sorted(found.tolist()) == [0, 0, 4, 4, 4, 4] for found in groups)
+    pairs, _ = labels("train.sampling=m-per-class", "train.per_class=8")
+    assert all(sorted(found.tolist()) == [0, 0, 0, 0, 8, 8] for found in pairs)
+
+
 def test_early_stopping_keeps_the_best_model(tmp_path):
     config = small("data.validation=0.3", "train.patience=2", "train.epochs=40", "train.lr=0.02")
     run = train(config, tmp_path / "run", device="cpu")
@@ -612,9 +628,8 @@ def test_a_learning_rate_that_runs_away_stops_with_a_reason(tmp_path):
     ):
         train(override(config, ["train.epochs=60"]), tmp_path / "run", device="cpu")
     kept = last_checkpoint(Run.open(tmp_path / "run"))
-    assert all(
-        value.isfinite().all() for name, value in kept.items() if name.startswith("model") and "running" not in name
-    )
+    weights = {n: value for n, value in kept.items() if n.startswith("model") and "running" not in n}
+    assert "model.head.weight" in weights and all(value.isfinite().all() for value in weights.values())
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(tmp_path):
@@ -695,8 +710,14 @@ def test_devices_that_are_not_there_are_refused(tmp_path):
 
 
 def test_a_mistake_in_the_settings_does_not_take_the_folder(tmp_path):
-    for wrong in ("model.backbone=foo", "head.m=9", "train.batch=1", "train.accumulate=16", "head.name=arcface:q=1"):
-        with pytest.raises(ArcwiseError):
+    for wrong, says in {
+        "model.backbone=foo": "unknown backbone 'foo'",
+        "head.m=9": "m must be a number from 0 to 3",
+        "train.batch=1": "at least two images at a time",
+        "train.accumulate=16": "at least two images at a time",
+        "head.name=arcface:q=1": "unknown parameter of arcface 'q'",
+    }.items():
+        with pytest.raises(ArcwiseError, match=says):
             train(small(wrong), tmp_path / "run", device="cpu")
         assert not (tmp_path / "run" / "config.json").exists()
     with pytest.raises(ArcwiseError, match=r"multiple of train\.per_class"):
