@@ -140,6 +140,28 @@ def test_a_copy_of_another_class_before_one_of_the_own_is_the_nearest_neighbour(
     assert nearest_neighbour_accuracy(embeddings([[1, 0], [1, 0], [0, 1]], [0, 0, 2]), known) == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "w"),
+    [
+        ("arcface", [[1, 0], [0, 1], [1, 0]]),
+        ("arcface", [[[1, 0], [-1, 0]], [[0, 1], [0, 1]], [[0, -1], [1, 0]]]),  # with sub-centres
+        ("softmax", [[1, 0], [0, 1], [1, 0]]),
+    ],
+)
+def test_a_tie_with_another_class_is_never_counted_for_the_own(name, w):
+    head = Prototypes(np.array(w, float), head=HeadSpec(name=name))
+    e = embeddings([[1, 0], [1, 0], [0, 1], [1, 1]], [0, 2, 1, 0])  # the last is half-way between all three
+    assert rightly_named(e, head).tolist() == [False, False, True, False]
+    assert accuracy(e, head) == 1 / 4 and all_metrics(e, centres=head)["accuracy"] == 1 / 4
+
+
+@pytest.mark.parametrize("y", sorted(set(itertools.permutations([0, 0, 1]))))
+def test_of_neighbours_that_are_equal_another_class_is_the_nearest_wherever_it_stands(y):
+    e = embeddings([[1, 0], [1, 0], [1, 0], [0, 1], [0, 1]], [*y, 2, 2])
+    assert nearest_neighbour_accuracy(e) == pytest.approx(2 / 5)
+    assert nearest_neighbour_accuracy(e, embeddings([[2, 0], [4, 0], [8, 0], [0, 5]], [*y, 2])) == pytest.approx(2 / 5)
+
+
 def test_known_and_unseen_samples_by_hand():
     # Centres at 0 and 90 degrees. Known: 10 (right, cos 10), 50 (of class 0, matched to 1, cos 40), 95 (right, cos 5).
     # Unseen: 180 + 20 (best is 90, cos 110), 30 (cos 30). Known beats unseen: 2 + 1 + 2 of 6.
