@@ -76,11 +76,18 @@ def test_the_advice_is_finite_and_prints(classes, dim):
 
 
 @pytest.mark.parametrize(
-    ("classes", "dim", "per_class"),
-    [(0, 2, None), (3, 0, None), (3, 2, [1, 2]), (3, 2, -1), (3, 2, [0, 0, 0]), (10**160, 2, None)],
+    ("classes", "dim", "per_class", "said"),
+    [
+        (0, 2, None, "classes must be a whole number of at least 1, got 0"),
+        (3, 0, None, "dim must be a whole number of at least 1, got 0"),
+        (3, 2, [1, 2], "per_class must be one number, or 3 of them"),
+        (3, 2, -1, "per_class must be a whole number of at least 0, got -1"),
+        (3, 2, [0, 0, 0], "not all 0"),
+        (10**160, 2, None, "classes must be at most 1,000,000,000,000"),
+    ],
 )
-def test_bad_numbers_are_refused(classes, dim, per_class):
-    with pytest.raises(ArcwiseError):
+def test_bad_numbers_are_refused(classes, dim, per_class, said):
+    with pytest.raises(ArcwiseError, match=said):
         advise(classes, dim, per_class=per_class)
 
 
