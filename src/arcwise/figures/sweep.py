@@ -90,16 +90,18 @@ def sweep_lines(about: Subject, name: str) -> list[Line]:
     """The values of the sweep by margin."""
     table = about.sweep_table
     assert table is not None
-    found: dict[float, dict[float, list[float]]] = {}
+    found: dict[float, dict[float, dict[int, float]]] = {}
     for head in table.heads:
         pair = scale_and_margin(about.specs[head])
         if pair is not None:
-            found.setdefault(pair[1], {})[pair[0]] = [in_unit(name, v) for v in table.values[name][head]]
+            values = [in_unit(name, v) for v in table.values[name][head]]
+            found.setdefault(pair[1], {})[pair[0]] = dict(zip(table.seeds[head], values, strict=True))
     lines = []
     for m, by_scale in sorted(found.items()):
-        seeds = min(map(len, by_scale.values()))
+        seeds = sorted(set.intersection(*map(set, by_scale.values())))  # all points of a line rest on the same
         s = sorted(by_scale)
-        lines.append(Line(f"m = {m:g}", np.array(s), np.array([by_scale[v][:seeds] for v in s]).T))
+        if seeds:
+            lines.append(Line(f"m = {m:g}", np.array(s), np.array([[by_scale[v][i] for v in s] for i in seeds])))
     return lines
 
 

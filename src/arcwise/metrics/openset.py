@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from arcwise.errors import number_in
-from arcwise.metrics.identification import centre_cosines
+from arcwise.errors import ArcwiseError, number_in
+from arcwise.metrics.identification import centre_cosines, others_first
 from arcwise.metrics.rows import admit_rows, row_blocks
 from arcwise.metrics.verification import PairScores, SortedScores, auc, threshold_beyond
 from arcwise.records import Embeddings, Prototypes, refuse_other_models
@@ -29,13 +29,19 @@ class Detection(NamedTuple):
     rate: float
 
 
-def best_match(embeddings: Embeddings, centres: Prototypes) -> Probes:
-    """The nearest centre of each sample, by cosine; equal samples have equal scores, in whatever set they are."""
+def best_match(embeddings: Embeddings, centres: Prototypes, *, known: bool = False) -> Probes:
+    """The nearest centre of each sample, by cosine; equal samples have equal scores, in whatever set they are.
+
+    Where the classes are `known`, a centre of another class that is just as near as the own is the match.
+    """
     refuse_other_models(admit_rows(embeddings, classes=0), centres)
+    if known and embeddings.labels.max() >= len(centres):
+        raise ArcwiseError(f"label {embeddings.labels.max()} has no centre: there are {len(centres)}.")
     score, match = np.zeros(len(embeddings.x)), np.zeros(len(embeddings.x), np.int64)
     for part in row_blocks(len(score), len(centres) * 2):
         cos = centre_cosines(embeddings.x[part], centres, exactly=True)
-        score[part], match[part] = cos.max(axis=1), cos.argmax(axis=1)
+        own = (np.arange(len(cos)), embeddings.labels[part]) if known else None
+        score[part], match[part] = cos.max(axis=1), cos.argmax(axis=1) if own is None else others_first(cos, own)
     return Probes(score, match)
 
 
@@ -58,5 +64,5 @@ def detection_rate(known: Embeddings, unseen: Embeddings, centres: Prototypes, f
     fpr = number_in("fpr", fpr, 0.0, 1.0)
     outside = SortedScores(value=np.sort(best_match(unseen, centres).score))
     t = threshold_beyond(outside, int(fpr * outside.total + 1e-9))
-    inside = best_match(known, centres)
+    inside = best_match(known, centres, known=True)
     return Detection(fpr, t, float(((inside.match == known.labels) & (inside.score >= t)).mean()))

@@ -95,6 +95,7 @@ def train(
         run.refuse_existing()
     claim_folder(run.path, "run")
     with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        run.sweep()
         start = Embedder.load(config.init, network=model) if config.init else None
         config = fit_to_model(config, start)
         done = False
@@ -106,7 +107,6 @@ def train(
                 mend_journal(run)
             if done and data is None:  # no images are at hand that could be others
                 return run
-            run.sweep()
         splits = images_of(config, given, data_dir, listener)
         if run.exists():
             splits.refuse_others(run)
