@@ -303,7 +303,7 @@ def test_the_resume_hint_follows_a_run_that_was_copied(run):
     (run.path / "config.json").write_text(
         json.dumps({**about, "resume": "arcwise train digits-2d --out old/place --resume"})
     )
-    assert run.resume_command == f"arcwise train digits-2d --resume --out {run.path}"
+    assert run.resume_command == f"arcwise train digits-2d --out {run.path} --resume"
 
 
 def test_nothing_but_the_door_reads_files():

@@ -21,7 +21,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, interrupt)
         from arcwise.cli import code_of
 
-        code = code_of(sys.argv[1:])
+        code = code_of()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.write(2, b"arcwise: stopped.\n")

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,7 +31,7 @@ from arcwise.report import conclusions
 from arcwise.report.blocks import Paragraph
 from arcwise.report.content import content, is_introductory, number_table
 from arcwise.report.make import known_psi
-from arcwise.report.paper import escape_typst
+from arcwise.report.paper import paper_pdf
 from arcwise.report.worked import worked_examples as worked
 from arcwise.study.subject import scale_and_margin, subject
 from arcwise.study.table import Table
@@ -116,7 +117,7 @@ def test_figures_alone_and_as_svg(folder, tmp_path, capsys):
         (["figures", "{c}", "--only", "circel"], "did you mean 'circle'"),
         (["figures", "{c}", "--only", "sphere", "--out", "{t}"], "do not allow"),
         (["report", "/nowhere"], "holds no run"),
-        (["report", "{c}/arcface-seed0", "--out", "{c}/arcface-seed0"], "own folder"),
+        (["report", "{c}/arcface-seed0", "--out", "{c}/arcface-seed0"], "a folder of its own"),
         (["evaluate", "{c}/arcface-seed0", "--only", "nothing"], "no number is called"),
         (["evaluate", "/nowhere.safetensors"], "no file"),
     ],
@@ -230,8 +231,37 @@ def test_names_with_signs_of_formulas_are_drawn_as_they_are():
         assert figure_bytes(figure).startswith(b"\x89PNG")
 
 
-def test_typst_signs_in_text_stay_text():
-    assert escape_typst("a*b_c #d `x_y`") == r"a\*b\_c \#d `x_y`"
+CRAFTED = (
+    "`dog",
+    "``",
+    '#read("/etc/passwd")',
+    "#(40+2)",
+    "$x$ @a <b> *c* _d_ \\ ]",
+    "\udcff",
+    'say "yes"',
+    "`#(40+2)",
+)
+
+
+@pytest.mark.parametrize("text", CRAFTED)
+def test_whatever_a_text_says_it_reaches_typst_as_data(tmp_path, monkeypatch, text):
+    """The source that Typst compiles is the same for any text; the text itself is an input."""
+    from arcwise.report import blocks, paper
+
+    sources, compiled = set(), paper.typst_compiler()
+
+    def compile_and_keep(path, **options):
+        sources.add(Path(path).read_text(encoding="utf-8"))
+        return compiled(path, **options)
+
+    monkeypatch.setattr(paper, "typst_compiler", lambda: compile_and_keep)
+    for words in ("plain", text):
+        shown: list = [
+            blocks.Heading(words), blocks.Paragraph(words), blocks.Answer(words), blocks.Code(words),
+            blocks.Link(words, f"https://{words}"), blocks.TableRows(["", words], [[words, words]], words),
+        ]  # fmt: skip
+        assert paper_pdf(words, words, shown, tmp_path).startswith(b"%PDF")
+    assert len(sources) == 1 and text not in sources.pop()
 
 
 @pytest.mark.browser
@@ -318,8 +348,8 @@ def test_damaged_numbers_beside_snapshots_are_measured_again(copied, text):
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        ("arcface-seed0/result.json", '{"test": {}}', "lacks images, steps"),
-        ("comparison.json", '{"format": 1}', "names no heads and seeds"),
+        ("arcface-seed0/result.json", '{"test": {}}', "it lacks steps"),
+        ("comparison.json", '{"format": 1}', "it lacks heads"),
         ("arcface-seed0/config.json", '{"format": 1}', "names no configuration"),
     ],
 )

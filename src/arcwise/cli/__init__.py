@@ -46,8 +46,9 @@ def know_verbs() -> None:
             app.command(function, name=verb, help=words)
 
 
-def code_of(tokens: list[str]) -> int:
-    """The exit code of one command line; messages for the person go to stderr, without a traceback."""
+def code_of(tokens: list[str] | None = None) -> int:
+    """The exit code of one command line, the one that was typed if none is given; messages go to stderr."""
+    tokens = sys.argv[1:] if tokens is None else tokens
     know_verbs()
     before = sys.stdout, sys.stderr, warnings.showwarning
     guard_streams()

@@ -230,16 +230,15 @@ def resumed_here(command: str, folder: Path) -> str:
     """The command that goes on with a run, wherever its folder is by now.
 
     >>> resumed_here("arcwise train mnist --out old --seed 1 --resume", Path("new"))
-    'arcwise train mnist --seed 1 --resume --out new'
+    'arcwise train mnist --out new --seed 1 --resume'
     """
     try:
         words = shlex.split(command)
     except ValueError:  # somebody edited it
         words = command.split()
-    at = next((i for i, word in enumerate(words) if word == "--out" or word.startswith("--out=")), None)
-    if at is not None:
-        del words[at : at + (2 if words[at] == "--out" else 1)]
-    return shlex.join([*words, "--out", str(folder)])
+    at = next((i for i, word in enumerate(words) if word == "--out" or word.startswith("--out=")), len(words))
+    after = at + (2 if words[at : at + 1] == ["--out"] else 1)
+    return shlex.join([*words[:at], "--out", str(folder), *words[after:]])
 
 
 def parse_line(line: str) -> dict[str, Any] | None:
