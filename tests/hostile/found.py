@@ -1,0 +1,6 @@
+"""Cases that failed once, as the long runs print them: they are tried again with every test."""
+
+from __future__ import annotations
+
+# A reader, and the edits of its file.
+FILES: list[tuple[str, tuple]] = []
