@@ -161,8 +161,8 @@ def state(path: Path) -> tuple[int, int, int] | None:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def signature(folder: Path) -> Signature:
-    """The state of every file under a folder but the locks, which hold nothing."""
+def signature(folder: Path, *, locks: bool = False) -> Signature:
+    """The state of every file under a folder; locks hold nothing, and count only if asked for."""
     found, waiting = {}, [str(folder)]
     start = len(str(folder)) + 1
     while waiting:
@@ -170,7 +170,7 @@ def signature(folder: Path) -> Signature:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif entry.name != ".lock":
+                elif locks or entry.name != ".lock":
                     told_of = entry.stat(follow_symlinks=False)
                     found[entry.path[start:]] = (told_of.st_size, told_of.st_mtime_ns, told_of.st_ino)
     return found

@@ -4,3 +4,6 @@ from __future__ import annotations
 
 # A reader, and the edits of its file.
 FILES: list[tuple[str, tuple]] = []
+
+# Command lines, in the sandbox.
+COMMANDS: list[list[str]] = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import importlib
+import itertools
 import resource
 import signal
 import socket
@@ -16,6 +19,9 @@ from unittest import mock
 SECONDS = 10.0
 MORE_MEMORY = 6 * 2**30  # bytes of address space, beyond what is taken already
 STEPS = 3
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 class TooLong(BaseException):
@@ -81,6 +87,43 @@ def short_training() -> Iterator[None]:
         self.total = min(self.total, max(STEPS, self.progress.step))
 
     with mock.patch.object(Trainer, "__init__", cut):
+        yield
+
+
+@contextlib.contextmanager
+def one_process() -> Iterator[None]:
+    """Trains the first two runs of a comparison, here, however many workers were asked for."""
+    compare = importlib.import_module("arcwise.compare")  # the name itself is a function's
+    train_all = compare.train_all
+
+    def alone(jobs: Any, **options: Any) -> None:
+        train_all(jobs[:2], **{**options, "workers": 1})
+
+    with mock.patch.object(compare, "train_all", alone):
+        yield
+
+
+@contextlib.contextmanager
+def few_pictures() -> Iterator[None]:
+    """Draws two figures at most, saves none of their pixels, and makes no film."""
+    from arcwise.report import make
+
+    draw = make.drawings
+
+    def some(*arguments: Any, **options: Any) -> Iterator[Any]:
+        yield from itertools.islice(draw(*arguments, **options), 2)
+
+    def nothing(figure: Any, kind: str = "png", *, close: bool = True) -> bytes:
+        from matplotlib import pyplot
+
+        pyplot.close(figure)
+        return DOT if kind == "png" else b"<svg/>"
+
+    with (
+        mock.patch.object(make, "drawings", some),
+        mock.patch.object(make, "figure_bytes", nothing),
+        mock.patch.object(make, "animation_track", return_value=None),
+    ):
         yield
 
 
