@@ -36,8 +36,8 @@ NO_PLACES = ("", " ", "\udcff", "ü ber/run", "new\nline", "run\x1b[1m", "to the
     pictures/a pictures/a/0.png table table/labels.csv cache cache/folders images images/colour.jpg file.txt
     file.txt/under run/config.json run/result.json run/metrics.json run/journal.jsonl run/checkpoints run/figures
     run/new run/.lock comparison/comparison.json comparison/metrics.json comparison/new unfinished/checkpoints
-    insight/named.pth insight/short.pth insight . .. ./run/ run/../run nowhere/at/all pipe loop dangling * - ~/x ~nobody/x
-    /proc/self/nothing
+    insight/named.pth insight/short.pth insight . .. ./run/ run/../run nowhere/at/all pipe loop dangling * -
+    ~/x ~nobody/x /proc/self/nothing
 """))  # fmt: skip
 SOURCES = split("""
     digits digits[0-4] folder:pictures folder:table synthetic:classes=4,per_class=6 folder:pictures[a-c]
@@ -93,7 +93,8 @@ GOOD_SETTINGS: dict[str, Words] = {
         ("data.resample", "bicubic bilinear"), ("data.broken", "skip refuse"), ("data.shift", "1"),
         ("data.cutout", "2"), ("data.rotate", "5"), ("data.imbalance", "2"), ("data.flip", "true none"),
         ("model.dim", "2 3 5"), ("model.norm", "true"), ("model.dropout", "0.1"), ("head.s", "8"), ("head.m", "0.3"),
-        ("head.k", "2"), ("head.engine", "auto eager chunked"), ("head.gradient", "exact straight_through"), ("head.inside", "true"),
+        ("head.k", "2"), ("head.engine", "auto eager chunked"), ("head.gradient", "exact straight_through"),
+        ("head.inside", "true"),
         ("train.epochs", "1 2 50"), ("train.batch", "6 12 64"), ("train.accumulate", "2"), ("train.lr", "0.01"),
         ("train.optimiser", "sgd adamw"), ("train.schedule", "one-cycle cosine constant polynomial"),
         ("train.sampling", "shuffled balanced m-per-class"), ("train.per_class", "2"), ("train.snapshots", "true"),
