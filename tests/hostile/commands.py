@@ -118,7 +118,7 @@ def value_of(random: Random, option: Option, bad: float) -> str:
     if option.name == "set_":
         return setting(random, wrong)
     if option.kind is Path:
-        return random.choice(NO_PLACES if wrong or random.random() < 0.15 else PLACES)
+        return random.choice(NO_PLACES if wrong or random.random() < (0.5 if option.flag else 0.1) else PLACES)
     by_kind = {int: (WHOLE, NO_WHOLE), float: (REAL, NO_REAL)}
     good, poor = WORDS.get(option.name, by_kind.get(option.kind, (("a",), ODD)))
     return random.choice(poor if wrong else good)

@@ -7,3 +7,6 @@ FILES: list[tuple[str, tuple]] = []
 
 # Command lines, in the sandbox.
 COMMANDS: list[list[str]] = []
+
+# Kills: the verb, by what, and when: a number of things done to files, or a share of the time.
+KILLS: list[tuple[str, str, int | float]] = []

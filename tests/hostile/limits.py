@@ -128,6 +128,15 @@ def few_pictures() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def few_margins() -> Iterator[None]:
+    """Knows two margins only."""
+    from arcwise.margins import MARGINS
+
+    with mock.patch.dict(MARGINS, {name: MARGINS[name] for name in ("normface", "arcface")}, clear=True):
+        yield
+
+
+@contextlib.contextmanager
 def no_network() -> Iterator[None]:
     """Refuses every connection, and every package manager."""
 
