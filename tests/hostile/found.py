@@ -10,3 +10,6 @@ COMMANDS: list[list[str]] = []
 
 # Kills: the verb, by what, and when: a number of things done to files, or a share of the time.
 KILLS: list[tuple[str, str, int | float]] = []
+
+# Failing disks: the verb, what goes wrong, and at which call.
+DISK: list[tuple[str, str, int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -174,7 +175,7 @@ class Butcher:
             half = [f"{path.relative_to(folder)}: {why}" for path in shown(folder) if (why := why_half(path))]
             if half:
                 return end, f"half a file: {'; '.join(half[:4])}"
-            return end, self.gone_on_with(kill, folder, alone)
+            return end, self.gone_on_with(kill.verb, folder, alone)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -186,18 +187,19 @@ class Butcher:
         child = self.zygote.begin(**wanted)
         time.sleep(kill.at * alone.seconds)
         for number in signals:
-            os.kill(child, number)  # the zygote has not waited for it: even one that is done is still there
+            with contextlib.suppress(ProcessLookupError):  # it was quicker
+                os.kill(child, number)
             time.sleep(0.01)
         return self.zygote.answer()
 
-    def gone_on_with(self, kill: Kill, folder: Path, alone: Undisturbed) -> str | None:
+    def gone_on_with(self, verb: str, folder: Path, alone: Undisturbed) -> str | None:
         """What is wrong when the command is given again: it succeeds, and comes to the same end."""
-        ended = self.zygote.run(**self.wanted(kill.verb, folder, WRITERS[kill.verb].again))
+        ended = self.zygote.run(**self.wanted(verb, folder, WRITERS[verb].again))
         if ended["status"] != 0:
             said = (folder / "err").read_text(errors="replace").strip().splitlines()
             return f"cannot go on: exit {ended['status']}: {' | '.join(said[-2:])}"
         try:
-            same = told(WRITERS[kill.verb].result(folder)) == alone.result
+            same = told(WRITERS[verb].result(folder)) == alone.result
         except Exception as error:
             return f"no result: {type(error).__name__}: {error}"
         return None if same else "another result than undisturbed"
