@@ -63,7 +63,7 @@ def files(*names: str) -> Callable[[Path], object]:
 
     def read(folder: Path) -> object:
         found = {}
-        for path in (path for name in names for path in sorted(folder.glob(name))):
+        for path in (path for name in names for path in sorted(folder.glob(name)) if not path.name.startswith(".")):
             exact = path.suffix in (".json", ".safetensors")
             found[str(path.relative_to(folder))] = path.read_bytes() if exact else path.stat().st_size > 0
         assert found, f"there is no {names}"
