@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 SITE := .venv/.site
 
-.PHONY: demo test quick format lint types layers check soak bench results docs site clean
+.PHONY: demo test quick format lint types layers check soak mutants bench results docs site clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py --out runs/demo
@@ -36,6 +36,10 @@ check: quick test
 # tests/hostile/counts.py says how to ask for more cases, other seeds, and the counts as JSON.
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(if $(PART),-s tests/hostile/test_$(PART).py)
+
+# Small bugs planted one at a time; lists those that no test notices. PART=metrics, N=80.
+mutants: $(READY)
+	$(BIN)/python tests/mutants.py $(if $(PART),--part $(PART)) $(if $(N),--n $(N))
 
 bench: $(READY)
 	$(BIN)/python benchmarks/head_cpu.py

@@ -21,6 +21,17 @@ def test_the_scales_are_the_papers_and_the_larger_rules():
     assert "AdaCos ruled" in many.reasons[0]
 
 
+def test_the_low_end_is_where_twins_push_each_other_apart_at_the_pace_of_the_learning_rate():
+    """Two of five prototypes at one place, three more at right angles: the share of the twin is s p."""
+    s, m = advise(5, 2).s_parts, 0.5
+    angle = torch.tensor([0.0, 0.0, math.pi / 2, math.pi, -math.pi / 2], dtype=torch.float64)
+    logits = s * torch.cos(angle)  # of a sample at its own centre, class 0, which is also that of class 1
+    own = torch.tensor([1.0, 0, 0, 0, 0], dtype=torch.float64)
+    share = torch.softmax(torch.where(own > 0, s * math.cos(m) * own, logits), dim=0)[1]
+    assert advise(5, 2).m == 0.5 and s * float(share) == pytest.approx(1.0, abs=1e-6)
+    assert 2.0 < s < 2.1 and any("the low end: below about 2.1" in reason for reason in advise(5, 2).reasons)
+
+
 def test_many_classes_in_the_plane_are_warned_about():
     advice = advise(20, 2)
     assert any("cannot work" in warning for warning in advice.warnings)
@@ -65,11 +76,18 @@ def test_the_advice_is_finite_and_prints(classes, dim):
 
 
 @pytest.mark.parametrize(
-    ("classes", "dim", "per_class"),
-    [(0, 2, None), (3, 0, None), (3, 2, [1, 2]), (3, 2, -1), (3, 2, [0, 0, 0]), (10**160, 2, None)],
+    ("classes", "dim", "per_class", "said"),
+    [
+        (0, 2, None, "classes must be a whole number of at least 1, got 0"),
+        (3, 0, None, "dim must be a whole number of at least 1, got 0"),
+        (3, 2, [1, 2], "per_class must be one number, or 3 of them"),
+        (3, 2, -1, "per_class must be a whole number of at least 0, got -1"),
+        (3, 2, [0, 0, 0], "not all 0"),
+        (10**160, 2, None, "classes must be at most 1,000,000,000,000"),
+    ],
 )
-def test_bad_numbers_are_refused(classes, dim, per_class):
-    with pytest.raises(ArcwiseError):
+def test_bad_numbers_are_refused(classes, dim, per_class, said):
+    with pytest.raises(ArcwiseError, match=said):
         advise(classes, dim, per_class=per_class)
 
 

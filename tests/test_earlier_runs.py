@@ -15,6 +15,7 @@ from arcwise.data.sources import load_whole
 from arcwise.records import Comparison, Run
 from arcwise.study.subject import subject
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*before arcwise wrote checksums")
 FIXTURE = Path(__file__).parent / "fixtures" / "v0_1"
 EXPECTED = json.loads((FIXTURE / "expected.json").read_text())
 

@@ -234,6 +234,21 @@ def test_score_agrees_with_the_logits(head):
     assert not scores.loss.requires_grad
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        arcwise.Head(2, 3, engine="eager"),
+        arcwise.Head(2, 3, engine="chunked", memory=1),
+        arcwise.LinearHead(2, 3),
+        arcwise.LinearHead(2, 3, bias=True),
+    ],
+)
+def test_a_tie_is_not_a_correct_answer(head):
+    head.weight.data = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    x = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 2.0]])  # the last is half-way between all three
+    assert head.score(x, torch.tensor([0, 1, 2, 2])).correct.tolist() == [False, False, True, False]
+
+
 @pytest.mark.parametrize("name", MARGINS)
 def test_score_moves_no_statistics_and_keeps_the_mode(name):
     head = arcwise.Head(4, 6, margin=name)
@@ -514,7 +529,7 @@ def test_the_inner_margin_of_the_filter_can_be_given_as_text():
 
 def test_a_wrong_reduction_moves_no_statistics():
     head = arcwise.Head(4, 6, margin="adaface")
-    with pytest.raises(arcwise.ArcwiseError):
+    with pytest.raises(arcwise.ArcwiseError, match="unknown reduction 'average'"):
         head(torch.randn(9, 4), torch.randint(6, (9,)), reduction="average")
     assert float(head.margin.mean) == 20.0
 

@@ -75,9 +75,19 @@ def test_text_that_is_no_head_is_refused(text, said):
         HeadSpec.parse(text)
 
 
-@pytest.mark.parametrize("values", [{}, {"name": 3}, {"name": "a", "s": "x"}, {"name": "a", "k": 1.5}, {"n": "a"}])
-def test_values_that_are_no_head_are_refused(values):
-    with pytest.raises(ArcwiseError):
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "the head has no name"),
+        ({"name": 3}, "name=3 does not belong"),
+        ({"name": "a", "s": "x"}, "s='x' does not belong"),
+        ({"name": "a", "k": 1.5}, r"k=1\.5 does not belong"),
+        ({"name": "a", "s": True}, "s=True does not belong"),
+        ({"n": "a"}, "n='a' does not belong"),
+    ],
+)
+def test_values_that_are_no_head_are_refused(values, said):
+    with pytest.raises(ArcwiseError, match=said):
         HeadSpec.from_values(values)
 
 

@@ -225,6 +225,13 @@ def test_margins_from_counts_fall_with_the_count_and_fill_the_range(counts):
         assert n == 0 or other == 0 or (n < other) == (a > b + 1e-9) or abs(a - b) < 1e-5
 
 
+def test_a_class_without_samples_has_the_margin_of_the_rarest():
+    # 1, 16 and 256 samples: n^-1/4 is 1, 1/2 and 1/4; shares 1, 1/3 and 0 of 0.3. Without samples: as with one.
+    assert margins_from_counts([0, 1, 16, 256, 0]).tolist() == pytest.approx([0.5, 0.5, 0.3, 0.2, 0.5])
+    assert margins_from_counts([0, 16, 256]).tolist() == pytest.approx([0.5, 0.5, 0.2])
+    assert margins_from_counts([0, 7, 7]).tolist() == pytest.approx([0.5, 0.5, 0.5])
+
+
 def test_a_users_own_margin_needs_one_class():
     class Half(torch.nn.Module):
         def forward(self, cos_y, *, norm, y):

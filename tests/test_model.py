@@ -84,13 +84,13 @@ def test_a_pickle_that_would_run_code_is_not_run(tmp_path):
 
 
 def test_other_tensors_and_other_formats_are_refused(tmp_path):
-    from safetensors.torch import save_file
+    from arcwise.weights import save_tensors
 
-    save_file({"x": torch.zeros(2)}, tmp_path / "x.safetensors")
+    save_tensors(tmp_path / "x.safetensors", {"x": torch.zeros(2)})
     with pytest.raises(ArcwiseError, match="no arcwise model"):
         Embedder.load(tmp_path / "x.safetensors")
     meta = {"arcwise": "99", "model": json.dumps({}), "preprocessing": "{}"}
-    save_file({"x": torch.zeros(2)}, tmp_path / "new.safetensors", metadata=meta)
+    save_tensors(tmp_path / "new.safetensors", {"x": torch.zeros(2)}, meta)
     with pytest.raises(ArcwiseError, match="format 99"):
         Embedder.load(tmp_path / "new.safetensors")
 

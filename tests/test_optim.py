@@ -15,7 +15,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ENGINES = ["chunked", "triton"] if fused_problem(torch.zeros(1, 8, device=DEVICE)) is None else ["chunked"]
 PAIRS = [
     (optim.SGD, torch.optim.SGD, {"lr": 0.3, "momentum": 0.9, "weight_decay": 0.01}),
-    (optim.SGD, torch.optim.SGD, {"lr": 0.3, "momentum": 0.8, "nesterov": True}),
+    (optim.SGD, torch.optim.SGD, {"lr": 0.3, "momentum": 0.8, "nesterov": True, "weight_decay": 0.05}),
     (optim.SGD, torch.optim.SGD, {"lr": 0.3, "momentum": 0.0}),
     (optim.AdamW, torch.optim.AdamW, {"lr": 0.02, "weight_decay": 0.1, "betas": (0.8, 0.95)}),
 ]

@@ -46,6 +46,8 @@ assert third is other
 
 
 def test_a_star_brings_the_door_and_nothing_else():
+    names = python("from arcwise import *; print(*(name for name in dir() if not name.startswith('__')))").split()
+    assert sorted(names) == sorted(name for name in arcwise.__all__ if not name.startswith("__"))
     python("from arcwise import *\nimport arcwise\nassert train is arcwise.train and Head is arcwise.Head")
 
 

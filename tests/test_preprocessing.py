@@ -76,6 +76,12 @@ def test_grey_is_pillows_grey_for_every_colour():
     assert np.array_equal(with_channels(colours, 1)[..., 0], np.asarray(Image.fromarray(colours).convert("L")))
 
 
+def test_grey_by_hand():
+    # ITU-R 601: 0.299 red + 0.587 green + 0.114 blue, each times 255.
+    colours = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 200, 50]]], np.uint8)
+    assert with_channels(colours, 1).ravel().tolist() == [76, 150, 29, 153]
+
+
 def test_an_array_of_many_is_framed_as_each_of_them():
     many = np.random.default_rng(0).integers(0, 256, (3, 12, 12, 3), dtype=np.uint8)
     for fit, resample in (("stretch", "bilinear"), ("crop", "bicubic"), ("stretch", "bicubic")):
@@ -105,16 +111,17 @@ def test_what_is_no_image_is_named(image, said):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        {"std": (0.0,)},
-        {"std": (float("nan"),)},
-        {"mean": (0.1, 0.2)},
-        {"fit": "cover"},
-        {"resample": "nearest"},
-        {"side": 0},
+        ({"std": (0.0,)}, "std must be a number from 1e-06"),
+        ({"std": (float("nan"),)}, "std must be a number .* got nan"),
+        ({"mean": (float("inf"),)}, "mean must be a number .* got inf"),
+        ({"mean": (0.1, 0.2)}, "mean and std need 1 numbers each"),
+        ({"fit": "cover"}, "unknown fit 'cover'"),
+        ({"resample": "nearest"}, "unknown resample 'nearest'"),
+        ({"side": 0}, "side must be a whole number of at least 1"),
     ],
 )
-def test_wrong_preprocessing_is_refused(wrong):
-    with pytest.raises(ArcwiseError):
+def test_wrong_preprocessing_is_refused(wrong, said):
+    with pytest.raises(ArcwiseError, match=said):
         Preprocessing(**{"side": 4, "channels": 1, "mean": (0.5,), "std": (0.5,), **wrong})

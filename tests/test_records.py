@@ -125,7 +125,7 @@ def test_wrong_embeddings_are_refused(tmp_path):
     with pytest.raises(ArcwiseError, match="there is no file"):
         Embeddings.load(tmp_path / "none.safetensors")
     (tmp_path / "e.safetensors").write_bytes(b"half")
-    with pytest.raises(ArcwiseError, match="cannot be read as safetensors"):
+    with pytest.raises(ArcwiseError, match="cannot be read as embeddings"):
         Embeddings.load(tmp_path / "e.safetensors")
 
 

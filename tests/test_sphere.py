@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from arcwise.sphere import angle, clip, cosines, inverse_length, normalise, sine, slices
@@ -11,6 +12,21 @@ def test_normalise_gives_unit_vectors_with_a_tangential_gradient():
     x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     assert torch.allclose(normalise(x).norm(dim=1), torch.ones(5, dtype=torch.float64))
     assert torch.autograd.gradcheck(normalise, (x,))
+
+
+@pytest.mark.parametrize("length", [1e-11, 1e-9, 1e-7, 1.0, 1e7])
+def test_a_short_vector_has_its_direction_still(length):
+    # 3, 4, 5: the direction of (0.6, 0.8) at any length above 1e-12.
+    x = torch.tensor([[0.6 * length, 0.8 * length]], dtype=torch.float64)
+    assert normalise(x).tolist() == [pytest.approx([0.6, 0.8])]
+    assert cosines(x, torch.tensor([[[0.0, 2.0]]], dtype=torch.float64)).tolist() == [[pytest.approx(0.8)]]
+
+
+def test_a_vector_below_the_smallest_length_has_none():
+    x = torch.tensor([[0.6e-13, 0.8e-13]], dtype=torch.float64, requires_grad=True)
+    unit = normalise(x)
+    unit.sum().backward()
+    assert not unit.any() and not x.grad.any()
 
 
 def test_nan_stays_nan_and_an_overflowed_length_becomes_nan():

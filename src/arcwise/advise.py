@@ -19,7 +19,8 @@ class Advice:
     """What `advise` returns; angles in radians. `print(advice)` is the page for a person.
 
     `s` and `m` are the suggestions; `s_reaches` is about the scale at which a sample at its own
-    centre has posterior 0.9 among centres as well placed as can be, and `posterior` what it has at `s`.
+    centre has posterior 0.9 among centres as well placed as can be, and `posterior` what it has at `s`; below
+    `s_parts` classes that begin at one place part slowly.
     """
 
     classes: int
@@ -29,6 +30,7 @@ class Advice:
     s_adacos: float
     s_cosface: float
     s_reaches: float
+    s_parts: float
     posterior: float
     best_angle: float
     best_angle_why: str
@@ -61,12 +63,16 @@ def advise(classes: int, dim: int, per_class: int | Sequence[int] | None = None)
     s_adacos, s_cosface = adacos_scale(classes), cosface_scale(classes)
     s, m = max(s_adacos, s_cosface, 1.0), min(USUAL_M, best / 2.0)
     posterior, s_reaches = centre_posterior(s, classes, dim, best), reaching_scale(classes, dim, best)
+    s_parts = parting_scale(classes, dim, m)
     return Advice(
         classes=classes, dim=dim, s=s, m=m, s_adacos=s_adacos, s_cosface=s_cosface,
-        s_reaches=s_reaches, posterior=posterior,
+        s_reaches=s_reaches, s_parts=s_parts, posterior=posterior,
         best_angle=best, best_angle_why=why, random_angle=chance,
         room_arcface=best, room_cosface=1.0 - math.cos(best),
-        reasons=(scale_reason(s_adacos, s_cosface), margin_reason(best, m), *sample_reasons(samples)),
+        reasons=(
+            scale_reason(s_adacos, s_cosface), *low_end_reason(classes, s_parts), margin_reason(best, m),
+            *sample_reasons(samples),
+        ),
         warnings=tuple(filter(None, (
             room_warning(classes, dim, best), crowded_warning(dim, s, posterior, s_reaches),
             scale_warning(classes, best, max(s, s_reaches)), start_warning(best, chance),
@@ -120,14 +126,41 @@ def parting_rate(s: float, *, classes: int, dim: int, m: float) -> float:
     """s p: how fast two classes that begin at one place part, per unit of learning rate and step.
 
     p = 1 / (1 + e^{-s (1 - cos m)} + sum_others e^{s (cos - 1)}) is what the softmax gives the twin of a sample at its
-    centre, the other classes as well placed as can be: the twin pushes with s p, which is s/c where s is small.
+    centre, the c - 2 others as well placed as c - 1 classes can be: the twin pushes with s p, which is s/c where s is
+    small.
 
     >>> [round(parting_rate(s, classes=5, dim=2, m=0.5), 2) for s in (1.0, 2.0, 4.0)]
-    [0.28, 0.82, 2.28]
+    [0.36, 0.97, 2.42]
     """
-    best, _ = largest_smallest_angle(classes, dim)
-    others = 1.0 / centre_posterior(s, classes, dim, best) - 1.0
+    places = max(1, classes - 1)
+    best, _ = largest_smallest_angle(places, dim)
+    others = 1.0 / centre_posterior(s, places, dim, best) - 1.0
     return s / (1.0 + math.exp(-s * (1.0 - math.cos(m))) + others)
+
+
+def parting_scale(classes: int, dim: int, m: float) -> float:
+    """The scale at which `parting_rate` is 1; 0 for one class.
+
+    >>> round(parting_scale(5, 2, 0.5), 1)
+    2.1
+    """
+    if classes == 1:
+        return 0.0
+    high = 1.0
+    while parting_rate(high, classes=classes, dim=dim, m=m) < 1.0 and high < 1e6:
+        high *= 2.0
+    return bisect(lambda s: parting_rate(s, classes=classes, dim=dim, m=m) - 1.0, 0.0, high)
+
+
+def low_end_reason(classes: int, s_parts: float) -> list[str]:
+    """From where on a small scale is a risk, and why."""
+    if classes < 3:
+        return []
+    return [
+        f"s, the low end: below about {s_parts:.2g} two classes that begin at one place push each other apart with "
+        "s p < 1 times the learning rate (p: the softmax's share for the twin), and a short run may end before they "
+        "have parted. There take more steps or a larger learning rate, and look at the smallest angle between means."
+    ]
 
 
 def scale_reason(s_adacos: float, s_cosface: float) -> str:

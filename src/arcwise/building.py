@@ -81,7 +81,7 @@ def finite_numbers(values: object) -> Float[Tensor, " c"] | None:
     """A list of finite numbers in float64, a copy; None where the values are anything else."""
     try:
         given = torch.as_tensor(values, dtype=torch.float64).detach().clone()
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         return None
     return given if given.ndim == 1 and len(given) > 0 and bool(given.isfinite().all()) else None
 

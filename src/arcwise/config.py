@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
+from arcwise.errors import ArcwiseError, count_in, flag, number_in, one_of, unknown
 from arcwise.headspec import HeadSpec, parse_named
+from arcwise.schema import MOST, parse_json
 
 OPTIMISERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "one-cycle", "cosine", "polynomial")
@@ -52,7 +53,7 @@ class DataConfig:
         number_in("data.validation", self.validation, 0.0, 0.9, why=share)
         number_in("data.test", self.test, 0.0, 0.9, why=share)
         for name in ("limit", "size", "channels", "shift", "cutout", "seed"):
-            count_at_least(f"data.{name}", getattr(self, name), 0)
+            count_in(f"data.{name}", getattr(self, name), 0, MOST)
         number_in("data.imbalance", self.imbalance, 1.0, 1e6)
         count_in("data.size", self.size, 0, 4096)
         count_in("data.depth", self.depth, 1, 20)
@@ -162,9 +163,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "per_class", "evaluate_every", "journal_every"):
-            count_at_least(f"train.{name}", getattr(self, name), 1)
+            count_in(f"train.{name}", getattr(self, name), 1, 10**7)
         for name in ("patience", "frozen_epochs"):
-            count_at_least(f"train.{name}", getattr(self, name), 0)
+            count_in(f"train.{name}", getattr(self, name), 0, 10**7)
         number_in("train.lr", self.lr, 0.0, 1e4)
         for name in ("momentum", "ema"):
             number_in(f"train.{name}", getattr(self, name), 0.0, 0.999999)
@@ -207,7 +208,7 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        count_at_least("seed", self.seed, 0)
+        count_in("seed", self.seed, 0, MOST)
 
     def to_json(self) -> str:
         """The configuration as JSON.
@@ -221,7 +222,7 @@ class Config:
     def from_json(cls, text: str) -> Config:
         """The configuration that `to_json` wrote; unknown keys and wrong types are errors."""
         try:
-            values = json.loads(text)
+            values = parse_json(text)
         except ValueError as error:
             raise ArcwiseError(f"the configuration is no JSON: {error}.") from None
         return from_values(cls, values, where="")
@@ -337,11 +338,18 @@ def typed_value(key: str, value: Any, hint: Any) -> Any:
     if hint is int and isinstance(value, float) and value.is_integer():
         value = int(value)  # older runs wrote some whole numbers as 0.0
     if hint is int:
-        return count_at_least(key, value, -(2**63))
+        return as_whole(key, value)
     if hint is float:
         return number_in(key, value, -1e300, 1e300)
     if not isinstance(value, str):
         raise ArcwiseError(f"{key} must be text, got {value!r}.")
+    return value
+
+
+def as_whole(key: str, value: object) -> int:
+    """`value` as a whole number; how large it may be is its owner's business."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArcwiseError(f"{key} must be a whole number, got {value!r}.")
     return value
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from arcwise.data.images import Images, read_ahead
-from arcwise.errors import ArcwiseError, count_at_least
+from arcwise.errors import ArcwiseError, NotFinite, count_at_least
 from arcwise.records import Embeddings, Encoder
 from arcwise.records.preprocessing import array_of, why_unusable
 
@@ -49,6 +49,10 @@ def embed(
     x = np.empty((len(keys), encoder.dim), np.float32)
     for row, pixels in read_ahead(read, batches_of(len(keys), batch)):
         x[row] = encode_rows(encoder, pixels, mirror=mirror)
+        bad = ~np.isfinite(x[row]).all(axis=1)
+        if bad.any():
+            name = keys[row[bad.argmax()]]
+            raise NotFinite(f"the embedding of image {name} is not finite: the model overflows on it. Train it again.")
         if tell is not None:
             tell(int(row[-1]) + 1, len(keys))
     return Embeddings(x, y, names, keys, encoder.fingerprint, about)

@@ -7,6 +7,7 @@ import math
 import numbers
 import operator
 import signal
+import warnings
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -31,6 +32,15 @@ class Interrupted(ArcwiseError):  # noqa: N818
     def __init__(self, message: str, signum: int = signal.SIGINT):
         super().__init__(message)
         self.signum = int(signum)
+
+
+class Note(UserWarning):
+    """Something a person should know, though nothing is wrong; the command line prints it as a note."""
+
+
+def note(message: str) -> None:
+    """Tells the person, once."""
+    warnings.warn(message, Note, stacklevel=3)
 
 
 def unknown(what: str, got: object, choices: Iterable[str]) -> ArcwiseError:

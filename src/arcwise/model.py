@@ -23,10 +23,13 @@ from arcwise.data.loader import as_tensor
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
 from arcwise.networks import in_evaluation, own_config, refuse_own
-from arcwise.records import FORMAT, Preprocessing, Run, meta_json
-from arcwise.weights import TORCH_DTYPES, load_tensors, save_tensors, tensor_entry
+from arcwise.records import FORMAT, Preprocessing, Run, errors_name, meta_json
+from arcwise.schema import many, table, text
+from arcwise.weights import TORCH_DTYPES, load_tensors, refuse_not_finite, save_tensors, tensor_entry
 
 IMAGES_AT_ONCE = 512
+# What else a model's file tells: the configuration it was trained with.
+ABOUT_MODEL = table(may={"config": table(may={"data": table(), "train": table()})})
 
 
 class Neck(nn.Module):
@@ -163,12 +166,17 @@ class Embedder(nn.Module):
             )
         if meta.get("arcwise") != str(FORMAT):
             raise ArcwiseError(f"{path} was written in format {meta.get('arcwise')}; this version reads {FORMAT}.")
-        about = meta_json(meta, "about", path, dict)
-        look = Preprocessing.from_values(earlier_framing(about) | meta_json(meta, "preprocessing", path, dict))
-        config = from_values(ModelConfig, meta_json(meta, "model", path, dict), where="model.")
-        names = tuple(meta_json(meta, "names", path, list))
-        model = cls(config, preprocessing=look, names=names, about=about, network=network)
-        return put_weights(model, weights, path).to(device)
+        with errors_name(path):
+            refuse_not_finite(weights)
+            about = meta_json(meta, "about", ABOUT_MODEL, without="{}")
+            names = tuple(meta_json(meta, "names", many(text), without="[]"))
+            look = Preprocessing.from_values(
+                earlier_framing(about) | meta_json(meta, "preprocessing", table(), without="{}")
+            )
+            config = from_values(ModelConfig, meta_json(meta, "model", table(), without="{}"), where="model.")
+            config = replace(config, pretrained=False)  # its weights are here: nothing is fetched for it
+            model = cls(config, preprocessing=look, names=names, about=about, network=network)
+            return put_weights(model, weights).to(device)
 
 
 def has_bf16(device: torch.device) -> bool:
@@ -198,12 +206,13 @@ def earlier_framing(about: Mapping[str, Any]) -> dict[str, str]:
     return {"fit": "crop", "resample": "bicubic"}
 
 
-def put_weights(model: Embedder, weights: dict[str, Tensor], path: Path) -> Embedder:
+def put_weights(model: Embedder, weights: dict[str, Tensor]) -> Embedder:
     """The model with these weights, every one of them used."""
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise ArcwiseError(f"the weights in {path} do not fit {model.config.backbone}: {error}") from None
+        first = " ".join(str(error).split()[:40])
+        raise ArcwiseError(f"its weights do not fit {model.config.backbone}: {first} ...") from None
     return model.eval()
 
 
@@ -216,4 +225,6 @@ def from_checkpoint(path: Path) -> Embedder:
         preprocessing=Preprocessing(side=found.side, channels=found.channels, mean=middle, std=middle),
         about={"from": path.name},
     )
-    return put_weights(model, found.weights, path)
+    with errors_name(path):
+        refuse_not_finite(found.weights)
+        return put_weights(model, found.weights)

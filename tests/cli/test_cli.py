@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -97,9 +98,32 @@ def test_margins_lists_all_of_them():
     assert [row["name"] for row in json.loads(arcwise("margins", "--json").stdout)] == list(MARGINS)
 
 
-def test_a_closed_pipe_is_no_error():
-    run = subprocess.run(f"{sys.executable} -m arcwise margins | head -1", shell=True, capture_output=True, text=True)
+@pytest.mark.parametrize("arguments", [["margins"], ["recipes"]])
+def test_a_closed_pipe_is_no_error(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)  # as `head` does once it has what it wants
+    try:
+        command = [sys.executable, "-m", "arcwise", *arguments]
+        run = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert run.returncode == 0
     assert run.stderr == ""
+
+
+def test_ctrl_c_ends_any_verb_with_the_shells_code_and_no_traceback():
+    code = """
+import signal, sys, types
+from arcwise.cli import VERBS, main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+sys.modules["waiting"] = types.ModuleType("waiting")
+sys.modules["waiting"].wait_command = lambda: signal.raise_signal(signal.SIGINT)
+VERBS["wait"] = ("waiting:wait_command", "Wait.")
+main(["wait"])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 128 + signal.SIGINT
+    assert run.stderr == "arcwise: stopped.\n"
 
 
 def test_the_page_is_written_with_a_figure_for_every_margin(tmp_path):

@@ -99,8 +99,11 @@ def test_a_comparison_killed_at_any_moment_goes_on_where_it_was(tmp_path):
     first.wait()
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    comparison = Comparison.open(tmp_path / "c")
-    assert all(len(runs) == 1 for runs in comparison.runs().values())
+    runs = Comparison.open(tmp_path / "c").runs()
+    assert {head: [run.settings.seed for run in found] for head, found in runs.items()} == {
+        "softmax": [0],
+        "arcface": [0],
+    }
 
 
 def test_ctrl_c_saves_every_run_and_says_how_to_go_on(tmp_path):
@@ -135,10 +138,12 @@ def test_a_head_that_does_not_exist_is_refused_before_anything_is_written(tmp_pa
 
 
 def test_other_settings_in_the_same_folder_are_refused(finished):
-    comparison, _ = finished
+    comparison = Comparison.open(finished[0].path)
+    before = comparison.about
+    assert {"softmax", "arcface"} <= set(before["heads"]) and before["seeds"] == [0, 1]
     with pytest.raises(ArcwiseError, match=r"train\.epochs was 2, now 3"):
         compare(override(BASE, ["train.epochs=3"]), ["softmax"], comparison.path, seeds=[0], workers=1, device="cpu")
-    assert len(Comparison.open(comparison.path).heads) > 1  # what was there is still told
+    assert Comparison.open(comparison.path).about == before  # what was there is still told
 
 
 def test_what_a_killed_process_left_is_no_strangers_file(tmp_path):
@@ -147,7 +152,8 @@ def test_what_a_killed_process_left_is_no_strangers_file(tmp_path):
     shutil.rmtree(out / "softmax-seed0")
     (out / "softmax-seed0").mkdir()
     (out / "softmax-seed0" / ".config.json.99.part").write_text("{")
-    compare(base, ["softmax"], out, seeds=[0], workers=1, device="cpu")
+    _, table = compare(base, ["softmax"], out, seeds=[0], workers=1, device="cpu")
+    assert Comparison.open(out).run("softmax", 0).finished and table.seeds == {"softmax": [0]}
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):

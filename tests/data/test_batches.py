@@ -104,6 +104,19 @@ def test_turning_by_a_right_angle_is_exact(monkeypatch):
     assert any(torch.allclose(out, torch.rot90(x, k, (2, 3)), atol=1e-4) for k in (1, 3))
 
 
+def test_turns_go_to_either_side_as_often_and_as_far():
+    # A bright mark above the middle: turned by an angle a, its light moves across by sin(a) of its height, 8 pixels.
+    x = torch.zeros(600, 1, 21, 21)
+    x[:, :, 1:4, 9:12] = 1.0
+    columns = torch.arange(21.0) - 10
+    light = turn_images(x, 30.0, seeded()).sum((1, 2))
+    across = (light * columns).sum(1) / light.sum(1) / 8
+    angles = torch.rad2deg(torch.asin(across.clamp(-1, 1)))
+    assert angles.max() == pytest.approx(30, abs=2) and angles.min() == pytest.approx(-30, abs=2)
+    assert 0.4 < float((angles > 0).float().mean()) < 0.6
+    assert float((angles.abs() < 15).float().mean()) == pytest.approx(0.5, abs=0.08)  # all angles are as likely
+
+
 def test_small_turns_keep_the_middle_and_zero_turns_change_nothing():
     x = torch.rand(4, 3, 11, 11)
     assert torch.allclose(turn_images(x, 1e-6, seeded()), x, atol=1e-4)

@@ -218,6 +218,27 @@ def test_the_cache_follows_the_files(images, monkeypatch):
     assert (both[:, 0, 0, 0] == 255).sum() == 1
 
 
+@pytest.mark.parametrize("other", [{"channels": 1}, {"size": 8}, {"fit": "pad"}, {"resample": "bilinear"}])
+def test_the_cache_keeps_every_framing_apart(tmp_path, monkeypatch, other):
+    random = np.random.default_rng(0)
+    for c, i in np.ndindex(2, 3):
+        (tmp_path / "wide" / f"{c}").mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray(random.integers(1, 256, (20, 30, 3), dtype=np.uint8))
+        picture.save(tmp_path / "wide" / f"{c}" / f"{i}.png")
+
+    def every(**options):
+        asked = DataConfig(**{"source": f"folder:{tmp_path / 'wide'}", "size": 16, "test": 0.4, **options})
+        parts = load(asked).parts.values()
+        return {name: image for part in parts for name, image in zip(part.files, np.asarray(part.pixels), strict=True)}
+
+    first, second, third = every(), every(**other), every()
+    monkeypatch.setenv("ARCWISE_DATA", str(tmp_path / "fresh"))
+    fresh = every(**other)
+    assert len(first) == 6 and all(image.any() for image in second.values())
+    assert all(np.array_equal(second[name], fresh[name]) for name in first)
+    assert all(np.array_equal(third[name], first[name]) for name in first)
+
+
 def test_decoding_goes_on_where_it_was_killed(images, tmp_path):
     code = f"""
 import time

@@ -52,10 +52,47 @@ def test_a_split_takes_the_same_share_of_every_class_and_never_all(labels, share
     kept, taken = split_by_class(y, share, seed=seed)
     assert sorted([*kept, *taken]) == list(range(len(y)))
     for c in np.unique(y):
-        n, out = (y == c).sum(), (y[taken] == c).sum()
-        assert out == (min(max(round(share * n), 1), n - 1))
+        n, out = int((y == c).sum()), int((y[taken] == c).sum())
+        assert out < n and (out > 0 or n == 1)  # never all of a class, and one at least where there are two
+        assert min(share * n - 0.5, n - 1) <= out <= max(share * n + 0.5, 1)  # else the share, to the nearest image
     again = split_by_class(y, share, seed=seed)
-    assert np.array_equal(kept, again[0])
+    assert np.array_equal(kept, again[0]) and np.array_equal(taken, again[1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "share", "taken"),
+    [
+        ((10, 20, 30), 0.2, [2, 4, 6]),
+        ((1, 2, 3), 0.5, [0, 1, 2]),
+        ((1, 2, 4), 0.01, [0, 1, 1]),
+        ((2, 5), 0.9, [1, 4]),
+        ((7,), 0.0, [0]),
+    ],
+)
+def test_the_shares_of_classes_by_hand(sizes, share, taken):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    assert np.bincount(y[split_by_class(y, share, seed=0)[1]], minlength=len(sizes)).tolist() == taken
+
+
+def test_another_seed_takes_other_images():
+    y = np.repeat([0, 1], 50)
+    one, two = (split_by_class(y, 0.2, seed=seed)[1] for seed in (0, 1))
+    assert not np.array_equal(one, two)
+
+
+def test_mean_and_spread_are_of_images_from_everywhere_in_the_set():
+    # Sorted by brightness, as sets are that list class after class: half black, half white.
+    pixels = np.repeat(np.array([0, 255], np.uint8), 10_000).reshape(-1, 1, 1, 1)
+    images = Images(pixels=pixels, y=np.repeat([0, 1], 10_000), names=("dark", "bright"))
+    assert images.mean_and_std() == ((0.5,), (0.5,))
+
+
+def test_mean_and_spread_are_those_of_each_channel_by_hand():
+    # 0, 51, 102 and 255 are 0, 0.2, 0.4 and 1: mean 0.4, squares about it 0.16 + 0.04 + 0 + 0.36 over 4.
+    pixels = np.zeros((4, 1, 1, 2), np.uint8)
+    pixels[:, 0, 0, 0] = [0, 51, 102, 255]
+    images = Images(pixels=pixels, y=np.zeros(4, int), names=("a",))
+    assert images.mean_and_std() == ((0.4, 0.0), (pytest.approx(0.14**0.5, abs=1e-4), 0.001))
 
 
 def test_a_limit_is_spread_over_the_classes():

@@ -6,6 +6,7 @@ import pytest
 from arcwise.config import DataConfig
 from arcwise.data import load
 from arcwise.data.fetch import ORIGINS
+from arcwise.data.sources import splits_from
 from arcwise.errors import ArcwiseError
 
 
@@ -25,6 +26,27 @@ def test_parts_are_disjoint_and_the_same_every_time(source):
     assert not sets[0] & sets[1] and not sets[0] & sets[2] and not sets[1] & sets[2]
     other = load(DataConfig(source=source, validation=0.2, seed=1))
     assert not np.array_equal(first.train.pixels[:50], other.train.pixels[:50])
+
+
+def handed(n=40):
+    pixels = np.random.default_rng(1).integers(0, 256, (n, 4, 4), dtype=np.uint8)
+    return pixels, np.arange(n) % 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes"),
+    [({"validation": 0.25}, ("train", "validation")), ({"limit": 20}, ("train",)), ({"imbalance": 4.0}, ("train",))],
+)
+def test_the_seed_of_the_data_draws_every_split(settings, changes):
+    """With a test set of its own, so that nothing else that is drawn could tell two seeds apart."""
+
+    def keys(seed):
+        data = {"train": handed(), "test": handed(8)}
+        return {name: part.keys for name, part in splits_from(data, DataConfig(seed=seed, **settings)).parts.items()}
+
+    first, again, other = keys(0), keys(0), keys(1)
+    assert first == again
+    assert {name for name in first if first[name] != other[name]} == set(changes)
 
 
 def test_digits_are_those_of_scikit_learn():

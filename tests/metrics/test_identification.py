@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
 from arcwise.headspec import HeadSpec
-from arcwise.metrics import accuracy, auroc, detection_rate, margin_kept, nearest_neighbour_accuracy
+from arcwise.metrics import accuracy, all_metrics, auroc, detection_rate, margin_kept, nearest_neighbour_accuracy
 from arcwise.metrics.identification import class_table, confusion, mean_centres, nearest_prototype, rightly_named
 from arcwise.metrics.openset import best_match
 from arcwise.records import Prototypes
@@ -111,6 +111,55 @@ def test_three_samples_and_two_centres_by_hand():
     assert nearest_prototype(e, head).predicted.tolist() == [0, 1, 1]
     assert accuracy(e, head) == pytest.approx(2 / 3)
     assert tuple(margin_kept(e, head, m) for m in (0.5, 1.0, 1.3)) == pytest.approx((2 / 3, 1 / 3, 0.0))
+
+
+def test_the_shares_that_keep_a_margin_are_of_the_whole_margin():
+    # Centres at 0 and 90 degrees, samples of class 0 at 20, 35 and 40: ahead by 90 - 2 * 20 = 50 degrees, 20 and 10,
+    # which is 0.87, 0.35 and 0.17 rad. All are beyond half of 0.3 rad, and two beyond half of 0.5.
+    theta = np.radians([20, 35, 40, 90])
+    e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1), [0, 0, 0, 1])
+    found = all_metrics(e, centres=Prototypes(np.eye(2)))
+    assert found["accuracy"] == 1.0
+    assert found["margin-kept-0.3"] == pytest.approx(3 / 4) and found["margin-kept-0.5"] == pytest.approx(2 / 4)
+    assert margin_kept(e, Prototypes(np.eye(2)), 0.3) == pytest.approx(3 / 4)
+
+
+@pytest.mark.parametrize("name", ["arcface", "softmax"])
+def test_a_sample_as_near_to_an_earlier_class_is_named_wrongly(name):
+    head = Prototypes(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), head=HeadSpec(name=name))
+    e = embeddings([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [2, 2, 1, 1])  # the last is half-way to 0 and 2
+    assert rightly_named(e, head).tolist() == [False, False, True, False]
+    found = nearest_prototype(e, head)
+    assert found.lead.tolist() == pytest.approx([0.0, 0.0, math.pi / 2, 0.0])
+
+
+def test_a_copy_of_another_class_before_one_of_the_own_is_the_nearest_neighbour():
+    e = embeddings([[1, 0], [1, 0], [1, 0], [0, 1], [0, 1]], [1, 0, 0, 2, 2])
+    assert nearest_neighbour_accuracy(e) == pytest.approx(2 / 5)
+    known = embeddings([[2, 0], [3, 0], [0, 5]], [1, 0, 2])
+    assert nearest_neighbour_accuracy(embeddings([[1, 0], [1, 0], [0, 1]], [0, 0, 2]), known) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "w"),
+    [
+        ("arcface", [[1, 0], [0, 1], [1, 0]]),
+        ("arcface", [[[1, 0], [-1, 0]], [[0, 1], [0, 1]], [[0, -1], [1, 0]]]),  # with sub-centres
+        ("softmax", [[1, 0], [0, 1], [1, 0]]),
+    ],
+)
+def test_a_tie_with_another_class_is_never_counted_for_the_own(name, w):
+    head = Prototypes(np.array(w, float), head=HeadSpec(name=name))
+    e = embeddings([[1, 0], [1, 0], [0, 1], [1, 1]], [0, 2, 1, 0])  # the last is half-way between all three
+    assert rightly_named(e, head).tolist() == [False, False, True, False]
+    assert accuracy(e, head) == 1 / 4 and all_metrics(e, centres=head)["accuracy"] == 1 / 4
+
+
+@pytest.mark.parametrize("y", sorted(set(itertools.permutations([0, 0, 1]))))
+def test_of_neighbours_that_are_equal_another_class_is_the_nearest_wherever_it_stands(y):
+    e = embeddings([[1, 0], [1, 0], [1, 0], [0, 1], [0, 1]], [*y, 2, 2])
+    assert nearest_neighbour_accuracy(e) == pytest.approx(2 / 5)
+    assert nearest_neighbour_accuracy(e, embeddings([[2, 0], [4, 0], [8, 0], [0, 5]], [*y, 2])) == pytest.approx(2 / 5)
 
 
 def test_known_and_unseen_samples_by_hand():

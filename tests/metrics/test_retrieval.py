@@ -44,6 +44,28 @@ def test_retrieval_of_five_directions_by_hand():
     assert found.queries == 5 and nearest_neighbour_accuracy(e) == pytest.approx(1 / 5)
 
 
+@pytest.mark.parametrize("axes", [1, 2, 32])  # of many, those near enough are picked; of few, all are sorted
+def test_copies_in_another_class_are_ranked_before_those_in_the_own(axes):
+    # At each axis two samples of one class and two of another: of its three equals the own is last.
+    x = np.repeat(np.eye(max(axes, 2))[:axes], 4, axis=0)
+    y = (2 * np.arange(axes)[:, None] + [0, 0, 1, 1]).ravel()
+    for order in (np.arange(len(y)), np.random.default_rng(0).permutation(len(y))):
+        found = retrieval(embeddings(x[order], y[order]), k=(1, 2, 3))
+        assert found == ({1: 0.0, 2: 0.0, 3: 1.0}, 0.0, 0.0, len(y))
+
+
+def test_a_copy_of_the_own_class_is_found_before_what_is_farther_and_after_its_equals():
+    # Class 0: two copies at e1, one at e2; class 1: one at e1, one at e2. R = 2 and 1.
+    #  e1 of 0: 1 at cosine 1 (class 1), its own copy at 1, then cosine 0: ranks 2 and 4 (after class 1's e2).
+    #  e2 of 0: class 1's at 1, then at 0 class 1's other and both own: ranks 3 and 4.
+    #  of 1: two, or one, of class 0 at 1; then at 0 the rest of class 0 and the own: rank 4 for both.
+    e = embeddings([[1, 0], [1, 0], [0, 1], [1, 0], [0, 1]], [0, 0, 0, 1, 1])
+    found = retrieval(e, k=(1, 2, 3, 4))
+    assert found.recall_at == pytest.approx({1: 0.0, 2: 2 / 5, 3: 3 / 5, 4: 1.0})
+    assert found.r_precision == pytest.approx((1 / 2 + 1 / 2) / 5)
+    assert found.map_at_r == pytest.approx((1 / 4 + 1 / 4) / 5)
+
+
 def test_a_class_of_one_is_ranked_but_asks_nothing():
     theta = np.radians([0, 20, 5])
     e = embeddings(np.stack([np.cos(theta), np.sin(theta)], axis=1), [0, 0, 1])

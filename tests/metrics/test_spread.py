@@ -1,6 +1,7 @@
 """Spreads over seeds and projections to draw: scipy, scikit-learn, numbers by hand."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -16,6 +17,22 @@ def test_the_mean_and_spread_of_four_numbers_by_hand():
     # 2 4 4 6: mean 4, squares 4 + 0 + 0 + 4 over 3.
     assert spread([2.0, 4.0, 4.0, 6.0]) == (4.0, pytest.approx(math.sqrt(8 / 3)), 2.0, 6.0, 4)
     assert spread([3.0]) == (3.0, 0.0, 3.0, 3.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "deviation"),
+    [([1.0, 3.0], math.sqrt(2)), ([1.0, 2.0, 6.0], math.sqrt(7)), ([0.0, 0.0, 3.0], math.sqrt(3))],
+)  # (1 + 1)/1; mean 3: (4 + 1 + 9)/2; mean 1: (1 + 1 + 4)/2
+def test_the_spread_of_two_and_three_numbers_by_hand(values, deviation):
+    assert spread(values).deviation == pytest.approx(deviation)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 10])
+def test_the_spread_is_that_of_pythons_own_statistics(n):
+    values = np.random.default_rng(n).standard_normal(n).tolist()
+    found = spread(values)
+    assert (found.mean, found.deviation) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
+    assert (found.low, found.high, found.n) == (min(values), max(values), n)
 
 
 def test_an_infinite_number_has_an_infinite_mean_and_an_unknown_one_an_unknown_mean():
@@ -36,7 +53,24 @@ def test_a_paired_difference_has_the_interval_of_scipy(n):
     wider = T95[min(n - 1, 30) - 1] / stats.t.ppf(0.975, n - 1)  # beyond the table: its last row, a little wider
     assert found.high - found.mean == pytest.approx((theirs.high - found.mean) * wider, rel=1e-3)
     assert found.mean - found.low == pytest.approx((found.mean - theirs.low) * wider, rel=1e-3)
-    assert found.clear == (found.low > 0 or found.high < 0) and 1.0 <= wider + 1e-3 < 1.02
+    assert 1.0 <= wider + 1e-3 < 1.02
+
+
+@pytest.mark.parametrize(
+    ("a", "clear"),
+    [
+        ([1.0, 1.1, 1.2], True),
+        ([-1.0, -1.1, -1.2], True),
+        ([1.0, 2.0, 3.0], False),  # 2 -+ 4.303 / sqrt 3 = 2.48
+        ([-1.0, 1.0, 0.0], False),
+        ([0.0, 0.0, 0.0], False),
+        ([0.5, 0.5, 0.5], True),
+        ([5.0], False),
+        ([], False),
+    ],
+)
+def test_a_difference_is_clear_where_its_interval_leaves_0_out(a, clear):
+    assert difference(a, [0.0] * len(a)).clear is clear
 
 
 def test_one_pair_has_a_difference_and_no_interval():

@@ -112,6 +112,16 @@ def test_all_samples_of_one_class_and_one_class_alone():
         assert all(not bool(g.any()) for g in torch.autograd.grad(lse.sum(), (x, w)))
 
 
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_a_class_exactly_at_the_threshold_counts_as_it_is(mode):
+    x, w, y = problem(6, 2, 1, 8)  # one other class, so that cos_other is its cosine
+    plain = run(ours, x, w, y)
+    there = run(ours, x, w, y, Others(mode, plain[2], 1.5))
+    assert all(torch.allclose(found, wanted, rtol=1e-6, atol=1e-7) for found, wanted in zip(there, plain, strict=True))
+    beyond = run(ours, x, w, y, Others(mode, plain[2] - 1e-3, 1.5))
+    assert (beyond[0] - plain[0]).abs().min() > 1e-3
+
+
 def test_a_sample_whose_other_classes_are_all_left_out_spoils_no_gradient():
     x, w, y = problem(20, 3, 1, 8)
     others = Others("filter", torch.full((20,), 0.9, device=DEVICE))
@@ -230,11 +240,13 @@ def test_second_derivatives_are_refused():
 def test_prototypes_or_embeddings_may_be_frozen():
     x, w, y = problem(7, 20, 1, 8)
     wanted = exact(x, w, y)
+    gradients = torch.autograd.grad(eager(x, w, y, 16.0, None)[0].sum(), (x, w))
     for frozen in (0, 1):
         both = [x.detach().requires_grad_(frozen != 0), w.detach().requires_grad_(frozen != 1)]
         lse, _, _ = fused(both[0], both[1], y, 16.0, None)
         lse.sum().backward()
-        assert both[frozen].grad is None and both[1 - frozen].grad is not None
+        assert both[frozen].grad is None
+        assert off(both[1 - frozen].grad, gradients[1 - frozen].double()) < 1e-5
     with torch.no_grad():
         assert off(fused(x, w, y, 16.0, None)[0], wanted[0]) < 1e-6
 

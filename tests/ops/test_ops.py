@@ -88,11 +88,44 @@ def test_chunked_keeps_nothing_of_size_b_times_c_and_makes_nothing_beyond_its_bl
         torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t),
         Largest() as seen,
     ):
-        out = split_lse(x, w, y, 16.0, engine="chunked", memory=100 * bytes_per_class(x, 1))
+        memory = 100 * 4 * (5 * b + 2 * d)  # a hundred classes: five arrays of b and two of d floats for each
+        out = split_lse(x, w, y, 16.0, engine="chunked", memory=memory)
         (out.lse + out.cos_y).sum().backward()
-    assert max(saved) == c * d
-    assert seen.numel <= max(b * 100, c * d)
-    assert c * d < b * c // 10
+    assert max(saved) == c * d < b * c // 10
+    assert b * 100 // 2 < seen.numel <= max(b * 100, c * d)
+
+
+@pytest.mark.parametrize("k", [1, 2, 8])
+def test_sub_centres_count_in_the_memory_of_a_block(k):
+    b, d, c, memory = 256, 2, 4000 // k, 2**19
+    x, w = torch.randn(b, d, requires_grad=True), torch.randn(c, k, d, requires_grad=True)
+    with Largest() as seen:
+        out = split_lse(x, w, torch.randint(c, (b,)), 16.0, engine="chunked", memory=memory)
+        (out.lse + out.cos_y).sum().backward()
+    assert memory / 10 < 4 * seen.numel <= memory / 5  # five such arrays are alive at once, at most
+
+
+def test_the_bytes_of_a_class_by_hand():
+    # float32, b = 10, d = 3: (5 * 10 + 2 * 3) * 4 = 224 bytes for each sub-centre, 7 * 3 numbers more where it moves.
+    x = torch.zeros(10, 3)
+    assert [bytes_per_class(x, k) for k in (1, 2, 5)] == [224, 448, 1120]
+    assert bytes_per_class(x, 5, moving=True) == 5 * (224 + 84)
+    assert bytes_per_class(x.double(), 2) == 896
+
+
+@pytest.mark.parametrize("engine", ["eager", "chunked"])
+@pytest.mark.parametrize("mode", ["curricular", "mv", "mv-fixed", "filter"])
+def test_a_class_exactly_at_the_threshold_counts_as_it_is(engine, mode):
+    x, w, y = problem(6, 4, 2, 1)  # one other class, so that cos_other is its cosine
+    given = {"engine": engine, "memory": 1}
+    plain = split_lse(x, w, y, 4.0, **given)
+    there = split_lse(x, w, y, 4.0, others=Others(mode, plain.cos_other, 1.5), **given)
+    assert torch.equal(there.lse, plain.lse)
+    wanted, found = (torch.autograd.grad(out.lse.sum(), (x, w)) for out in (plain, there))
+    assert all(torch.equal(a, b) for a, b in zip(wanted, found, strict=True))
+    below = plain.cos_other.nextafter(torch.tensor(-2.0, dtype=torch.float64))
+    beyond = split_lse(x, w, y, 4.0, others=Others(mode, below, 1.5), **given)
+    assert (beyond.lse - plain.lse).abs().min() > 1e-3
 
 
 def test_auto_picks_the_plain_definition_when_small_and_blocks_when_large(monkeypatch):
@@ -111,7 +144,9 @@ def test_an_unknown_engine_lists_the_choices():
 
 
 def test_no_margin_appears_in_ops():
-    for file in Path(ops.__file__).parent.glob("*.py"):
+    files = {file.stem: file for file in Path(ops.__file__).parent.glob("*.py")}
+    assert {"__init__", "eager", "fused", "triton", "plan", "update"} <= set(files)
+    for file in files.values():
         code = file.read_text()
         assert "margins" not in code
         assert "psi" not in code

@@ -15,14 +15,18 @@ from safetensors.torch import load_file
 
 from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, override
 from arcwise.data import load
+from arcwise.data.sources import splits_from
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
+from arcwise.heads import Head, LinearHead
+from arcwise.margins import MARGINS
 from arcwise.model import Embedder
 from arcwise.recipes import recipe
 from arcwise.records import Run
-from arcwise.train import train
-from arcwise.train.checkpoint import checkpoints_of
+from arcwise.train import loop, train
+from arcwise.train.checkpoint import TrainingState, checkpoints_of, save_checkpoint
 from arcwise.train.loop import Trainer
+from arcwise.train.optim import prototypes_inside
 from arcwise.train.setup import resolve
 
 SMALL = Config(
@@ -67,7 +71,7 @@ def test_a_run_holds_all_it_should(tmp_path):
             "figures"} <= there  # fmt: skip
     about = run.about
     assert about["format"] == 1 and about["seed"] == 0 and "torch" in about["versions"] and "commit" in about
-    assert run.settings.head.s == 8.0 and run.head.label
+    assert run.settings.head.s == 8.0 and run.head.label == "ArcFace m=0.3 s=8"
     assert run.result["validation"]["accuracy"] > 0.5 and run.result["epochs"] == 3
     names = {path.stem for path in (run.path / "embeddings").iterdir()}
     assert {"test", "validation", "unseen", "train-epoch-000", "test-epoch-003", "validation-epoch-001"} <= names
@@ -101,6 +105,16 @@ def test_every_head_meets_the_same_network_and_the_same_order(tmp_path):
         assert same_tensors(first, trainer.model.state_dict())
         for one, two in zip(trainers[0].epoch_batches(1, 0), trainer.epoch_batches(1, 0), strict=True):
             assert torch.equal(one.x, two.x)
+
+
+def test_the_same_image_is_changed_otherwise_in_the_next_epoch(tmp_path):
+    one = np.random.default_rng(0).integers(0, 256, (1, 8, 8), dtype=np.uint8)
+    splits = splits_from((one.repeat(60, axis=0), np.arange(60) % 3), SMALL.data)  # all alike: order cannot be seen
+    trainer = Trainer(Run(tmp_path), resolve(SMALL, splits), splits, device=torch.device("cpu"))
+    first, again, second = (list(trainer.epoch_batches(epoch, 0)) for epoch in (0, 0, 1))
+    for one, same, other in zip(first, again, second, strict=True):
+        assert torch.equal(one.x, same.x) and not torch.equal(one.x, other.x)
+    assert not torch.equal(first[0].x, first[1].x)
 
 
 def test_training_leaves_the_callers_random_numbers_alone(tmp_path):
@@ -202,7 +216,8 @@ def test_a_run_killed_thirty_times_ends_in_the_same_bits(tmp_path):
 def test_prototypes_that_step_inside_are_those_that_step_apart(tmp_path, optimiser):
     runs = []
     for inside in ("false", "true"):
-        settings = [f"train.optimiser={optimiser}", f"head.inside={inside}", "head.engine=chunked", "model.dropout=0"]
+        settings = [f"train.optimiser={optimiser}", f"head.inside={inside}", "head.engine=chunked", "model.dropout=0",
+                    "train.head_lr=3", "train.weight_decay=0.5"]  # fmt: skip
         runs.append(train(small(*settings), tmp_path / inside, device="cpu"))
     apart, within = (last_checkpoint(run) for run in runs)
     weights = [key for key in apart if key.endswith("weight") and not key.startswith("optimiser.")]
@@ -326,7 +341,7 @@ def test_parts_of_a_batch_have_the_gradient_of_the_whole(tmp_path):
 
 
 def test_the_loop_does_what_the_plain_loop_does(tmp_path):
-    """Ten steps against the textbook loop: same data, torch's own optimiser, the same head."""
+    """An epoch against the textbook loop: same data, torch's own optimiser, the same head."""
     config = small("model.dropout=0", "train.optimiser=sgd", "train.lr=0.05", "train.ema=0", "train.weight_decay=0.01")
     trainer, plain = made(config, tmp_path / "a"), made(config, tmp_path / "b")
     weights = [p for p in (*plain.model.parameters(), *plain.head.parameters()) if p.ndim > 1]
@@ -336,7 +351,6 @@ def test_the_loop_does_what_the_plain_loop_does(tmp_path):
     )
     trainer.enter_epoch(0)
     plain.both.train()
-    total = trainer.steps * config.train.epochs
     for step, batch in enumerate(trainer.epoch_batches(0, 0), start=1):
         trainer.step(batch)
         done = step / trainer.steps
@@ -346,30 +360,82 @@ def test_the_loop_does_what_the_plain_loop_does(tmp_path):
         sgd.zero_grad()
         plain.head(plain.model(batch.x), batch.y).backward()
         sgd.step()
-    assert trainer.progress.step < total
+    assert trainer.progress.step == trainer.steps == 6  # 6 classes of 20, less a fifth for the test, in batches of 16
     for p, q in zip(trainer.both.state_dict().values(), plain.both.state_dict().values(), strict=True):
         assert torch.allclose(p.float(), q.float(), rtol=1e-4, atol=1e-5)
 
 
-def test_clipping_bounds_the_length_of_a_step(tmp_path):
-    config = small("train.optimiser=sgd", "train.momentum=0", "train.clip=0.01", "train.lr=1", "train.weight_decay=0",
-                   "train.schedule=constant", "train.ema=0")  # fmt: skip
-    trainer = made(config, tmp_path)
+STRAIGHT = ("train.optimiser=sgd", "train.momentum=0", "train.weight_decay=0", "train.schedule=constant",
+            "train.ema=0", "train.lr=0.5")  # w <- w - 0.5 g  # fmt: skip
+
+
+def stepped(trainer):
+    """How far each parameter moved in the first step, beside its gradient: (owner, moved, gradient)."""
     trainer.enter_epoch(0)
-    before = [p.detach().clone() for p in trainer.parameters]
+    before = {name: p.detach().clone() for name, p in trainer.both.named_parameters()}
+    gradient = {}
+    for name, p in trainer.both.named_parameters():
+        p.register_hook(lambda g, name=name: gradient.__setitem__(name, g.clone()))  # as it is before any clipping
     trainer.step(next(iter(trainer.epoch_batches(0, 0))))
-    moved = math.sqrt(
-        sum(float((p.detach() - q).square().sum()) for p, q in zip(trainer.parameters, before, strict=True))
-    )
-    assert moved == pytest.approx(0.01, rel=1e-3)
+    after = dict(trainer.both.named_parameters())
+    return [(name, after[name].detach() - before[name], gradient[name]) for name in before]
 
 
-def test_weight_decay_spares_norms_and_biases_and_groups_have_their_rates(tmp_path):
-    trainer = made(small("train.backbone_lr=0.1", "train.head_lr=3"), tmp_path)
+def whole_length(tensors):
+    return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
+
+
+def test_clipping_bounds_the_length_of_a_step(tmp_path):
+    _, moved, gradient = zip(*stepped(made(small(*STRAIGHT, "train.clip=0.01"), tmp_path)), strict=True)
+    assert whole_length(gradient) > 0.1
+    assert whole_length(moved) == pytest.approx(0.5 * 0.01, rel=1e-3)
+
+
+def test_clipping_leaves_a_gradient_alone_that_is_short_enough(tmp_path):
+    for _, moved, gradient in stepped(made(small(*STRAIGHT, "train.clip=1000"), tmp_path)):
+        assert torch.allclose(moved, -0.5 * gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("head", ["arcface", "softmax-bias"])
+def test_each_owner_moves_at_its_share_of_the_learning_rate(tmp_path, head):
+    settings = (f"head.name={head}", "train.backbone_lr=0.1", "train.head_lr=3")
+    share = {"embedder.backbone": 0.1, "embedder.neck": 1.0, "head": 3.0}
+    seen = set()
+    for name, moved, gradient in stepped(made(small(*STRAIGHT, *settings), tmp_path)):
+        (owner,) = (owner for owner in share if name.startswith(f"{owner}."))
+        assert whole_length([gradient]) > 0
+        assert torch.allclose(moved, -0.5 * share[owner] * gradient, rtol=1e-4, atol=1e-6), name
+        seen.add(owner)
+    assert seen == set(share)
+
+
+def test_weight_decay_spares_norms_and_biases(tmp_path):
+    trainer = made(small(), tmp_path)
     for group in trainer.optimiser.param_groups:
         assert {p.ndim > 1 for p in group["params"]} == {group["weight_decay"] > 0}
-    assert [group["share"] for group in trainer.optimiser.param_groups] == [0.1, 0.1, 1.0, 1.0, 3.0]
-    assert sum(len(group["params"]) for group in trainer.optimiser.param_groups) == len(list(trainer.both.parameters()))
+    held = [p for group in trainer.optimiser.param_groups for p in group["params"]]
+    assert {id(p) for p in held} == {id(p) for p in trainer.both.parameters()} and len(held) == len(set(map(id, held)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "theirs", "options"),
+    [
+        ({"optimiser": "sgd", "momentum": 0.8}, torch.optim.SGD, {"momentum": 0.8, "nesterov": True}),
+        ({"optimiser": "adamw"}, torch.optim.AdamW, {}),
+    ],
+)
+def test_prototypes_inside_have_the_rate_momentum_and_decay_of_those_apart(settings, theirs, options):
+    config = TrainConfig(lr=0.1, head_lr=3.0, weight_decay=0.2, **settings)
+    heads = [Head(3, 6, s=8.0, engine="chunked") for _ in range(2)]
+    heads[1].load_state_dict(heads[0].state_dict())
+    inside, apart = prototypes_inside(heads[0], config), theirs(heads[1].parameters(), 0.3, weight_decay=0.2, **options)
+    for optimiser, head in zip((inside, apart), heads, strict=True):
+        torch.manual_seed(1)
+        for _ in range(4):
+            optimiser.zero_grad()
+            head(torch.randn(8, 3), torch.arange(8) % 6).backward()
+            optimiser.step()
+    assert torch.allclose(heads[0].weight, heads[1].weight, rtol=1e-4, atol=1e-5)
 
 
 def test_the_average_is_the_average(tmp_path):
@@ -391,8 +457,23 @@ def test_the_margin_warms_up_from_normface(tmp_path):
     none = trainer.head(x, y)
     cos = trainer.head.logits(x)
     assert torch.allclose(none, torch.nn.functional.cross_entropy(cos, y), atol=1e-5) and full > none
-    trainer.pace.set(1)
-    assert 0 < trainer.head.strength < 0.1
+    for step, strength in ((1, 1 / 12), (6, 0.5), (12, 1.0), (13, 1.0)):  # two epochs of six steps
+        trainer.pace.set(step)
+        assert trainer.head.strength == pytest.approx(strength)
+        assert trainer.final["head"].strength == pytest.approx(strength)  # the average is judged under the same
+    assert trainer.final["head"] is not trainer.head
+
+
+def test_the_journal_tells_the_learning_rate_and_the_margin_of_its_step(tmp_path):
+    run = train(small("train.margin_warmup=2", "train.head_lr=3"), tmp_path / "run", device="cpu")
+    lines = run.journal("steps")
+    assert [line["step"] for line in lines] == [4, 8, 12, 16, 18]
+    for line in lines:
+        done = line["step"] / 6  # epochs, of three; one-cycle peaks at a quarter of them
+        share = done / 0.75 if done < 0.75 else (3 - done) / 2.25
+        assert line["epoch"] == pytest.approx(done, rel=1e-5)
+        assert line["lr"] == pytest.approx(3e-3 * share, rel=1e-5, abs=1e-12)
+        assert line["margin"] == pytest.approx(min(1.0, done / 2), rel=1e-5)
 
 
 @pytest.mark.parametrize("sampling", ["balanced", "m-per-class"])
@@ -401,6 +482,22 @@ def test_samplings_train(tmp_path, sampling):
         small(f"train.sampling={sampling}", "train.per_class=4", "train.epochs=6"), tmp_path / "run", device="cpu"
     )
     assert run.result["test"]["accuracy"] > 0.4
+
+
+def test_an_epoch_visits_images_as_its_sampling_says(tmp_path):
+    def labels(*settings):
+        trainer = made(small("data.imbalance=4", *settings), tmp_path)
+        return [torch.bincount(batch.y, minlength=6) for batch in trainer.epoch_batches(0, 0)], trainer.splits.train
+
+    shuffled, images = labels()
+    assert images.counts.max() == 4 * images.counts.min()
+    assert (sum(shuffled).numpy() <= images.counts).all()  # no image comes twice
+    balanced, _ = labels("train.sampling=balanced")
+    assert sum(balanced).max() - sum(balanced).min() <= 1
+    groups, _ = labels("train.sampling=m-per-class", "train.per_class=4")
+    assert len(groups) > 1 and all(sorted(found.tolist()) == [0, 0, 4, 4, 4, 4] for found in groups)
+    pairs, _ = labels("train.sampling=m-per-class", "train.per_class=8")
+    assert all(sorted(found.tolist()) == [0, 0, 0, 0, 8, 8] for found in pairs)
 
 
 def test_early_stopping_keeps_the_best_model(tmp_path):
@@ -412,6 +509,75 @@ def test_early_stopping_keeps_the_best_model(tmp_path):
     assert len(found) - 1 - int(np.argmax(found)) == 2
     with pytest.raises(ArcwiseError, match=r"data\.validation=0\.1"):
         train(small("train.patience=2"), tmp_path / "other", device="cpu")
+
+
+def scripted(monkeypatch, accuracies):
+    """Lets the validation accuracy of each epoch be this, whatever the network does."""
+    each = iter(accuracies)
+    told = {"loss": 1.0, "angle_own": 1.0, "angle_other": 1.0}
+    monkeypatch.setattr(loop, "judge", lambda *_: {"accuracy": next(each), **told})
+
+
+def best_weights(run, epoch):
+    """What was kept of an epoch, and what the finished model holds: both by the names of the network."""
+    kept = load_file(run.path / "checkpoints" / f"best-{epoch:04d}.safetensors")
+    return {name.removeprefix("embedder."): v for name, v in kept.items() if name.startswith("embedder.")}
+
+
+PATIENT = ("data.validation=0.3", "train.epochs=12", "train.ema=0")
+
+
+def test_an_equal_accuracy_is_no_better_one(tmp_path, monkeypatch):
+    scripted(monkeypatch, [0.25, *[0.5] * 11])
+    run = train(small(*PATIENT, "train.patience=3"), tmp_path / "run", device="cpu")
+    assert run.result["epochs"] == 5  # the best was the second, and three more were no better
+    assert same_tensors(best_weights(run, 2), load_file(run.model))
+
+
+def test_a_resumed_run_knows_its_best_epoch(tmp_path, monkeypatch):
+    scripted(monkeypatch, [0.5, 0.875, 0.625, *[0.75] * 9])
+    config = small(*PATIENT, "train.patience=3")
+
+    class StopError(Exception):
+        pass
+
+    with monkeypatch.context() as patch:
+        original = Trainer.step
+
+        def step(self, batch):
+            if self.progress.step == 3 * self.steps + 1:
+                raise StopError
+            original(self, batch)
+
+        patch.setattr(Trainer, "step", step)
+        with pytest.raises(StopError):
+            train(config, tmp_path / "run", device="cpu")
+    run = train(config, tmp_path / "run", device="cpu", resume=True)
+    assert run.result["epochs"] == 5
+    assert same_tensors(best_weights(run, 2), load_file(run.model))
+
+
+def test_a_checkpoint_brings_back_all_of_its_progress(tmp_path):
+    state = TrainingState(step=7, seconds=1.5, best=0.75, best_epoch=3, within=[1.0, 2.0, 3.0, 4.0, 5.0], stopped=True)
+    assert all(value != getattr(TrainingState(), name) for name, value in vars(state).items())
+    trainer = made(small(), tmp_path)
+    save_checkpoint(trainer.run, state, trainer.modules, trainer.optimisers, trainer.device)
+    assert made(small(), tmp_path).progress == state
+
+
+def test_the_mirror_image_counts_in_the_final_numbers(tmp_path):
+    run = train(small("train.mirror=true", "train.epochs=1"), tmp_path / "run", device="cpu")
+    images, model = load(SMALL.data).test, Embedder.load(run.path).eval()
+    look = model.preprocessing
+    x = (torch.from_numpy(images.pixels).permute(0, 3, 1, 2) / 255 - look.mean[0]) / look.std[0]
+    with torch.no_grad():
+        both = model(x) + model(x.flip(3))
+    found = run.embeddings("test").x
+    assert np.allclose(found, both.numpy(), atol=1e-4) and not np.allclose(found, model.encode(images.pixels), atol=0.1)
+    cos = torch.nn.functional.normalize(both) @ torch.nn.functional.normalize(torch.from_numpy(run.prototypes().w)).T
+    own = cos[torch.arange(len(both)), torch.from_numpy(images.y)].clamp(-1, 1).arccos().mean()
+    assert run.result["test"]["angle_own"] == pytest.approx(float(own), abs=1e-3)
+    assert run.journal("evaluation")[-1]["angle_own"] == pytest.approx(float(own), abs=1e-3)
 
 
 def test_snapshots_are_of_every_epoch_and_patience_counts_evaluations(tmp_path):
@@ -462,9 +628,8 @@ def test_a_learning_rate_that_runs_away_stops_with_a_reason(tmp_path):
     ):
         train(override(config, ["train.epochs=60"]), tmp_path / "run", device="cpu")
     kept = last_checkpoint(Run.open(tmp_path / "run"))
-    assert all(
-        value.isfinite().all() for name, value in kept.items() if name.startswith("model") and "running" not in name
-    )
+    weights = {n: value for n, value in kept.items() if n.startswith("model") and "running" not in n}
+    assert "model.head.weight" in weights and all(value.isfinite().all() for value in weights.values())
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(tmp_path):
@@ -472,7 +637,8 @@ def test_a_gradient_that_is_not_finite_moves_nothing_and_is_named(tmp_path):
     trainer.enter_epoch(0)
     trainer.model.neck.fc.weight.register_hook(lambda g: g * math.nan)
     before = [p.detach().clone() for p in trainer.parameters]
-    with pytest.raises(ArcwiseError, match=r"step 1: the gradient of neck\.fc\.weight .*train\.clip=1"):
+    told = r"step 1: the gradient of neck\.fc\.weight .*the learning rate there was 0\.000667.*train\.clip=1"
+    with pytest.raises(ArcwiseError, match=told):  # 0.003 (1/6) / 0.75: the first of six steps, the peak at 0.75
         trainer.step(next(iter(trainer.epoch_batches(0, 0))))
     assert all(torch.equal(p, q) for p, q in zip(trainer.parameters, before, strict=True))
 
@@ -507,6 +673,20 @@ def test_fine_tuning_starts_from_the_model_with_prototypes_at_class_means(tmp_pa
     assert not same_tensors(before, trainer.model.backbone.state_dict())
 
 
+def test_sub_centres_start_close_to_the_class_mean_and_apart_from_each_other(tmp_path, start):
+    config = dataclasses.replace(small("data.source=digits[5-9]", "head.k=3"), init=str(start.path))
+    splits = load(dataclasses.replace(config.data, size=8, channels=1))
+    model = Embedder.load(start.path)
+    trainer = Trainer(Run(tmp_path / "a"), resolve(config, splits), splits, device=torch.device("cpu"), start=model)
+    x = torch.nn.functional.normalize(torch.from_numpy(embed(model, splits.train).x))
+    w = torch.nn.functional.normalize(trainer.head.weight.detach(), dim=-1)
+    assert w.shape == (5, 3, 3)
+    for c in range(5):
+        mean = torch.nn.functional.normalize(x[torch.from_numpy(splits.train.y) == c].mean(0), dim=0)
+        assert (w[c] @ mean > 0.999).all()
+        assert (torch.pdist(w[c]) > 1e-4).all()  # equal ones would learn the same for ever
+
+
 def test_fine_tuning_runs_and_resumes_like_any_run(tmp_path, start):
     config = dataclasses.replace(
         small("data.source=digits[5-9]", "train.batch_norm=frozen", "train.epochs=8"), init=str(start.path)
@@ -530,8 +710,14 @@ def test_devices_that_are_not_there_are_refused(tmp_path):
 
 
 def test_a_mistake_in_the_settings_does_not_take_the_folder(tmp_path):
-    for wrong in ("model.backbone=foo", "head.m=9", "train.batch=1", "train.accumulate=16", "head.name=arcface:q=1"):
-        with pytest.raises(ArcwiseError):
+    for wrong, says in {
+        "model.backbone=foo": "unknown backbone 'foo'",
+        "head.m=9": "m must be a number from 0 to 3",
+        "train.batch=1": "at least two images at a time",
+        "train.accumulate=16": "at least two images at a time",
+        "head.name=arcface:q=1": "unknown parameter of arcface 'q'",
+    }.items():
+        with pytest.raises(ArcwiseError, match=says):
             train(small(wrong), tmp_path / "run", device="cpu")
         assert not (tmp_path / "run" / "config.json").exists()
     with pytest.raises(ArcwiseError, match=r"multiple of train\.per_class"):
@@ -555,6 +741,19 @@ def test_resuming_with_other_images_is_refused(tmp_path):
         train(small("train.epochs=1"), run.path, resume=True, device="cpu", data=other)
 
 
+def test_the_same_pixels_under_other_labels_are_other_images():
+    splits = load(SMALL.data)
+    for handed_over in (False, True):
+        before = dataclasses.replace(splits, handed_over=handed_over)
+        for name, part in before.parts.items():
+            y = part.y.copy()
+            first, last = int(np.flatnonzero(y == 0)[0]), int(np.flatnonzero(y == 5)[0])
+            y[first], y[last] = 5, 0  # two images change places: as many of each class as before
+            after = dataclasses.replace(before, **{name: dataclasses.replace(part, y=y)})
+            assert after.fingerprint != before.fingerprint
+    assert load(SMALL.data).fingerprint == splits.fingerprint
+
+
 def test_a_finished_run_without_its_model_is_finished_again(tmp_path):
     run = train(small("train.epochs=1"), tmp_path / "run", device="cpu")
     before = load_file(run.model)
@@ -565,7 +764,9 @@ def test_a_finished_run_without_its_model_is_finished_again(tmp_path):
 
 
 def test_heads_may_be_written_in_capitals(tmp_path):
-    assert isinstance(made(small("head.name=Softmax"), tmp_path).head, torch.nn.Module)
+    head = made(small("head.name=Softmax-Bias"), tmp_path / "a").head
+    assert isinstance(head, LinearHead) and head.bias is not None
+    assert isinstance(made(small("head.name=CosFace"), tmp_path / "b").head.margin, MARGINS["cosface"])
 
 
 def test_large_folders_train_as_small_ones(tmp_path, monkeypatch):

@@ -1,15 +1,19 @@
 """The schedules, the journal and its TensorBoard file."""
 
 import itertools
+import math
 import struct
 
 import pytest
+import torch
 
 from arcwise.config import SCHEDULES, TrainConfig
+from arcwise.heads import Head, LinearHead
 from arcwise.records import Run
 from arcwise.train.checkpoint import TrainingState
 from arcwise.train.journal import Journal, masked
 from arcwise.train.schedule import rate
+from arcwise.train.tally import Tally
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -26,6 +30,24 @@ def test_schedules_by_hand():
     assert rate(6.0, TrainConfig(epochs=10, schedule="polynomial", warmup=2.0, power=2.0)) == pytest.approx(0.25)
     assert rate(1.25, TrainConfig(epochs=10)) == pytest.approx(0.5)  # one-cycle peaks at a quarter
     assert rate(6.25, TrainConfig(epochs=10)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("head", [Head(2, 3, s=4.0), LinearHead(2, 3)])
+def test_the_journals_means_are_of_all_images_and_a_tie_is_not_a_correct_answer(head):
+    # Centres at 0, 0 and 90 degrees. Own angles 0, 90, 0, 30 degrees; other angles 0, 0, 90, 60.
+    head.weight.data = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    x = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.5, 0.75**0.5]])
+    y = torch.tensor([0, 2, 2, 2])
+    tally = Tally([0.0] * 5, torch.device("cpu"))
+    for some in (slice(0, 1), slice(1, 4)):
+        tally.add(head, head.losses(x[some], y[some]), x[some], y[some])
+    found = tally.means()
+    assert found["accuracy"] == 2 / 4
+    assert found["angle_own"] == pytest.approx(math.radians((0 + 90 + 0 + 30) / 4), abs=1e-3)
+    assert found["angle_other"] == pytest.approx(math.radians((0 + 0 + 90 + 60) / 4), abs=1e-3)
+    assert found["loss"] == pytest.approx(head(x, y).item(), rel=1e-5)
+    tally.clear()
+    assert tally.means() == {}
 
 
 def test_the_journal_takes_back_what_came_after_the_checkpoint(tmp_path):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import warnings
 
 from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
 
+from arcwise.cli.streams import guard_streams, raw_stream
 from arcwise.errors import ArcwiseError
 from arcwise.version import __version__
 
@@ -34,11 +39,6 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-def main(tokens: list[str] | None = None) -> None:
-    """Runs one command and leaves with its exit code."""
-    sys.exit(code_of(sys.argv[1:] if tokens is None else tokens))
-
-
 def know_verbs() -> None:
     """Tells the command line of every verb that it does not know yet; none of them is imported for that."""
     for verb, (function, words) in VERBS.items():
@@ -49,25 +49,39 @@ def know_verbs() -> None:
 def code_of(tokens: list[str]) -> int:
     """The exit code of one command line; messages for the person go to stderr, without a traceback."""
     know_verbs()
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    before = sys.stdout, sys.stderr, warnings.showwarning
+    guard_streams()
     try:
-        app(tokens, exit_on_error=False, print_error=True)
+        app(tokens, exit_on_error=False, print_error=False, console=console())
         sys.stdout.flush()
-    except CycloptsError:
+    except CycloptsError as error:
         verb = f" {tokens[0]}" if tokens and tokens[0] in VERBS else ""
-        print(f"Try: arcwise{verb} --help", file=sys.stderr)
+        print(f"arcwise: {error}\nTry: arcwise{verb} --help", file=sys.stderr)
         return 2
     except ArcwiseError as error:
         print(f"arcwise: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `arcwise ... | head` is no error
-        sys.stderr.close()
+        forget_output()
         return 0
     except OSError as error:
         print(f"arcwise: {error.filename or 'cannot write the result'}: {error.strerror}.", file=sys.stderr)
-        sys.stdout = None  # nothing is left to flush at exit
+        forget_output()
         return 1
     except KeyboardInterrupt:
         print("arcwise: stopped.", file=sys.stderr)
         return 130
+    finally:
+        sys.stdout, sys.stderr, warnings.showwarning = before
     return 0
+
+
+def forget_output() -> None:
+    """Leaves nothing to be flushed into a stream that takes no more."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def console() -> Console:
+    """What draws help and tables, on a terminal as it is."""
+    return Console(file=raw_stream(sys.stdout))

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from arcwise.cli.progress import clock, terminal
+from arcwise.cli.streams import harmless, raw_stream
 
 if TYPE_CHECKING:
     from arcwise.compare.plan import Job
@@ -35,7 +36,9 @@ class ComparisonDisplay:
             from rich.console import Console
             from rich.live import Live
 
-            self.live = Live(console=Console(stderr=True), refresh_per_second=4, get_renderable=self.panel)
+            self.live = Live(
+                console=Console(file=raw_stream(sys.stderr)), refresh_per_second=4, get_renderable=self.panel
+            )
             self.live.start()
 
     def __exit__(self, *_: object) -> None:
@@ -118,7 +121,7 @@ def print_table(table: Table) -> None:
     )
     grid.add_column("")
     for head in table.heads:
-        grid.add_column(head, justify="right")
+        grid.add_column(harmless(head), justify="right")
     for row in table.headline_rows():
-        grid.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 160).print(grid)
+        grid.add_row(*map(harmless, row))
+    Console(file=raw_stream(sys.stdout), width=None if sys.stdout.isatty() else 160).print(grid)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig, from_values
 from arcwise.errors import ArcwiseError, one_of
-from arcwise.records import Run
+from arcwise.records import Embeddings, Run
+from arcwise.records.folders import is_run
 
 if TYPE_CHECKING:
     from arcwise.model import Embedder
@@ -45,8 +46,7 @@ def embed_command(
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
     one_of("part", part, ("all", "train", "validation", "test", "unseen"))
-    if not out.resolve().parent.is_dir():
-        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another --out.")
+    refuse_places(out)
     from arcwise.data.sources import load, load_whole
     from arcwise.embed import embed
     from arcwise.model import Embedder
@@ -72,6 +72,29 @@ def embed_command(
     print(f"{out}: {len(found.x):,} embeddings of {found.dim} dimensions, {len(found.names)} classes")
     centres = f" --prototypes {shlex.quote(str(model))}" if Run(model).exists() else ""
     print(f"Next: arcwise evaluate {shlex.quote(str(out))}{centres}")
+
+
+def refuse_places(out: Path) -> None:
+    """Raises where embeddings do not belong: over any file but embeddings, in a run but beside its own."""
+    whole = out.resolve()
+    if not whole.parent.is_dir():
+        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another --out.")
+    if whole.is_dir():
+        raise ArcwiseError(f"{out} is a folder: name a file, such as {out / 'embeddings.safetensors'}.")
+    if whole.exists() and not is_embeddings(whole):
+        raise ArcwiseError(f"{out} is there and holds no embeddings: choose another --out.")
+    for folder in whole.parents:
+        if is_run(folder) and whole.parent != folder / "embeddings":
+            raise ArcwiseError(f"{folder} is a run: embeddings in it go to {folder / 'embeddings' / whole.name}.")
+
+
+def is_embeddings(path: Path) -> bool:
+    """Whether a file holds embeddings, or once did."""
+    try:
+        Embeddings.load(path)
+    except ArcwiseError:
+        return path.parent.name == "embeddings" and is_run(path.parent.parent)
+    return True
 
 
 def data_config(embedder: Embedder, data: str, part: str) -> DataConfig:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
-from arcwise.cli.progress import teller, terminal
+from arcwise.cli.progress import clear_line, teller
 from arcwise.cli.report import needs
 from arcwise.errors import ArcwiseError, one_of
-from arcwise.records import Comparison, Run
+from arcwise.records import Comparison, Run, claim_folder, mark_report
 
 WHY_NOT = {
     "circle": "it needs embeddings of two dimensions (--set model.dim=2)",
@@ -56,14 +55,14 @@ def figures_command(
     if only:
         one_of("figure", only, FIGURES)
     folder = out or own_folder(runs)
-    if out is not None:
-        make.refuse_inside_run(folder)
+    claim_folder(folder, "report", also=tuple(runs))
     about, tell = make.subject_of(runs), teller()
     kinds = ("png", "svg") if svg else ("png",)
+    if folder not in runs:
+        mark_report(folder)
     drawn = make.figures(about, folder, only=only, kinds=kinds, tell=tell)
     films = make.animations(about, folder, tell=tell) if animate else []
-    if terminal():
-        print("\r\x1b[K", end="", file=sys.stderr)
+    clear_line()
     if not drawn and not films:
         raise ArcwiseError(
             f"these runs do not allow the figure {only!r}: {WHY_NOT.get(only, 'they lack what it shows')}."

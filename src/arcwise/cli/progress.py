@@ -8,10 +8,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from arcwise.cli.streams import raw_stream
+
 
 def terminal() -> bool:
     """Whether a person watches."""
     return sys.stderr.isatty()
+
+
+def clear_line() -> None:
+    """Takes away the line that is on the terminal, if a person watches."""
+    if terminal():
+        print("\r\x1b[K", end="", file=raw_stream(sys.stderr), flush=True)
 
 
 def byte_text(count: int) -> str:
@@ -50,8 +58,8 @@ class Counter:
         if terminal() and total:
             amount = f"{'━' * round(30 * done / total):╌<30} {amount}"
         end = "\n" if finished or not terminal() else ""
-        start = "\r\x1b[K" if terminal() else ""
-        print(f"{start}{what}: {amount}", end=end, file=sys.stderr, flush=True)
+        clear_line()
+        print(f"{what}: {amount}", end=end, file=sys.stderr, flush=True)
 
 
 def image_text(count: int) -> str:
@@ -69,8 +77,9 @@ def teller() -> Callable[[str], None]:
     began = time.monotonic()
 
     def tell(what: str) -> None:
-        start, end = ("\r\x1b[K", "") if terminal() else ("", "\n")
-        print(f"{start}{time.monotonic() - began:5.1f} s  {what}", end=end, file=sys.stderr, flush=True)
+        clear_line()
+        end = "" if terminal() else "\n"
+        print(f"{time.monotonic() - began:5.1f} s  {what}", end=end, file=sys.stderr, flush=True)
 
     return tell
 
@@ -130,7 +139,9 @@ class TrainDisplay:
             from rich.console import Console
             from rich.live import Live
 
-            self.bar = Live(console=Console(stderr=True), refresh_per_second=8, get_renderable=self.panel)
+            self.bar = Live(
+                console=Console(file=raw_stream(sys.stderr)), refresh_per_second=8, get_renderable=self.panel
+            )
             self.bar.start()
 
     def on_steps(self, entry: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 
@@ -51,7 +52,7 @@ def show_recipe(name: str, *, as_json: bool) -> None:
         return
     print(f"{recipe_words(name)['what']}\n")
     for part in ("data", "model", "head", "train"):
-        for key, value in json.loads(config.to_json())[part].items():
+        for key, value in dataclasses.asdict(config)[part].items():
             print(f"{part}.{key}={value}")
     own = " --data folder:PATH" if config.data.source.startswith("folder:") else ""
     print(f"\nNext: arcwise train {name}{own} --set train.epochs={config.train.epochs}")

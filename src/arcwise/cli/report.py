@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
-from arcwise.cli.progress import teller, terminal
+from arcwise.cli.progress import clear_line, teller
 from arcwise.errors import ArcwiseError
 
 
@@ -46,8 +45,7 @@ def report_command(
 
     folder, both = out or report_folder(runs), not html and not pdf
     written = report(runs, folder, html=html or both, pdf=pdf or both, archive=zip_, tell=teller())
-    if terminal():
-        print("\r\x1b[K", end="", file=sys.stderr)
+    clear_line()
     for path in written:
         if path.suffix in (".html", ".pdf", ".zip", ".json"):
             print(path)

@@ -11,7 +11,7 @@ from arcwise.config import Config, override
 from arcwise.errors import count_in
 from arcwise.headspec import refuse_twins, split_heads
 from arcwise.recipes import recipe
-from arcwise.records import Comparison, Run
+from arcwise.records import Comparison, Run, claim_folder
 from arcwise.study.table import Table, comparison_table
 
 
@@ -40,7 +40,7 @@ def compare(
     >>> table.heads
     ['softmax', 'arcface']
     """
-    from arcwise.train.setup import build_head, same_config
+    from arcwise.train.setup import refuse_impossible, same_config
 
     base = override(recipe(base) if isinstance(base, str) else base, settings)
     names = split_heads(heads) if isinstance(heads, str) else list(heads)
@@ -50,7 +50,8 @@ def compare(
     count_in("workers", workers, 0, 256)
     jobs = plan_jobs(base, names, every, folder)
     for job in jobs[: len(names)]:
-        build_head(job.config.head, job.config.model.dim, 2)  # a head that cannot be built is refused at once
+        refuse_impossible(job.config.head, job.config.model.dim)
+    claim_folder(folder, "comparison")
     with Run(folder).locked():
         for job in jobs:
             if Run(job.path).exists():

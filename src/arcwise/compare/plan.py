@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arcwise.config import Config, override
 from arcwise.headspec import folder_name
-from arcwise.records import FORMAT, Comparison, Run, write_json
+from arcwise.records import FORMAT, Comparison, claim_folder, write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +39,10 @@ def plan_jobs(base: Config, heads: list[str], seeds: list[int], out: Path) -> li
 def begin_comparison(out: Path, base: Config, heads: list[str], seeds: list[int], command: str) -> Comparison:
     """The comparison in a folder, new or gone on with, its comparison.json written."""
     found = Comparison(out)
-    if not found.exists():
-        Run(out).refuse_strangers()
+    claim_folder(out, "comparison")
     told = {
         "format": FORMAT, "recipe": base.recipe, "heads": heads, "seeds": seeds, "command": command,
-        "config": json.loads(base.to_json()),
+        "config": dataclasses.asdict(base),
     }  # fmt: skip
     write_json(out / "comparison.json", told)
     return found

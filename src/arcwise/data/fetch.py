@@ -21,11 +21,15 @@ import numpy as np
 from arcwise.data.formats import IDX_FILES, Arrays, cifar10_arrays, cifar100_arrays, mnist_arrays
 from arcwise.data.images import Tell
 from arcwise.errors import ArcwiseError, one_of
-from arcwise.records import cannot_write, read_tensors, write_tensors
+from arcwise.records import Kind, cannot_write, read_tensors, write_tensors
 
 TIMEOUT = 20.0  # seconds without a byte
 SLOWEST = 2_000.0  # bytes per second, after the first `TIMEOUT` seconds
 KEYS = ("train_x", "train_y", "test_x", "test_y")
+SET_ARRAYS = {
+    "train_x": Kind("u", ("train", "h", "w", "c")), "train_y": Kind("iu", ("train",)),
+    "test_x": Kind("u", ("test", "h", "w", "c")), "test_y": Kind("iu", ("test",)),
+}  # fmt: skip
 IDX_GZ = tuple(f"{name}.gz" for name in IDX_FILES.values())
 
 
@@ -157,7 +161,7 @@ def cached_arrays(name: str, root: Path, tried: list[str]) -> Arrays | None:
     if not path.is_file():
         return None
     try:
-        arrays, meta = read_tensors(path)
+        arrays, meta = read_tensors(path, SET_ARRAYS, what="a data set")
         verify(name, arrays, meta.get("sha256", ""))
     except ArcwiseError as error:
         tried.append(f"the cached file {path}: {error}")
@@ -288,14 +292,15 @@ def digest(arrays: Arrays) -> str:
 
 def verify(name: str, arrays: Arrays, known: str = "") -> None:
     """Refuses arrays that are not exactly the data set; `known` is the digest they had when they were cached."""
-    if arrays.keys() < set(KEYS):
+    if not arrays.keys() >= set(KEYS):
         raise ArcwiseError(f"{name} is not whole: {', '.join(sorted(set(KEYS) - arrays.keys()))} are missing.")
     wanted = ORIGINS[name].sha256 or known
     if wanted and digest(arrays) != wanted:
         raise ArcwiseError(f"the SHA-256 of the decoded arrays is not {name}'s: the files are damaged or altered.")
     for part in ("train", "test"):
         x, y = arrays[f"{part}_x"], arrays[f"{part}_y"]
-        if x.ndim != 4 or len(x) != len(y) or y.max(initial=0) >= len(ORIGINS[name].names):
+        fits = x.ndim == 4 and x.dtype == np.uint8 and y.shape == x.shape[:1] and y.dtype.kind in "iu" and len(y) > 0
+        if not fits or not 0 <= y.min() <= y.max() < len(ORIGINS[name].names):
             raise ArcwiseError(f"{name}'s {part} images and labels do not belong together.")
 
 

@@ -8,17 +8,20 @@ import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from jaxtyping import Int, UInt8
 
 from arcwise.data.images import Images, MappedRows, Tell, name_list
 from arcwise.errors import ArcwiseError
 from arcwise.records import Framing, cannot_write, locked, write_json
-from arcwise.records.preprocessing import no_bombs, why_unusable
+from arcwise.records.preprocessing import known_formats, no_bombs, why_unusable
 
 WINDOW = 4096  # images that wait for a worker at a time
 COMPARED = 50_000  # images at most that are compared pixel for pixel
@@ -62,7 +65,7 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
         raise ArcwiseError(
             f"there is no folder {root}. Name yours with --data folder:PATH: a folder of images per class."
         )
-    tables = sorted(root.glob("*.csv"))
+    tables = [path for path in sorted(root.glob("*.csv")) if visible(path.relative_to(root))]
     if tables:
         return from_table(root, tables)
     every = [path.relative_to(root) for path in images_under(root)]
@@ -77,7 +80,16 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
             f"{root / 'cat' / '1.jpg'}, or add a CSV with the columns file,label."
         )
     files, labels = zip(*found, strict=True)
-    return Listing(root, files, labels, tuple(notes))
+    return Listing(root, files, tuple(map(legible, labels)), tuple(notes))
+
+
+def legible(name: str) -> str:
+    r"""A name that can be printed, drawn and written anywhere: bytes that are no UTF-8 are spelt out.
+
+    >>> legible("dog\udcff")
+    'dog\\xff'
+    """
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
@@ -96,7 +108,8 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
     empty = [str(name) for item in folders if (name := item.relative_to(root)).parts not in classes and visible(name)]
     if empty:
         yield f"{counted(len(empty), 'folder')} without images, so no class: {some_of(empty)}."
-    dangling = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() and not path.exists()]
+    every = [path for path in root.rglob("*") if path.is_symlink() and visible(path.relative_to(root))]
+    dangling = [str(path.relative_to(root)) for path in every if not path.exists()]
     if dangling:
         lead = "leads" if len(dangling) == 1 else "lead"
         yield f"{counted(len(dangling), 'link')} that {lead} nowhere {left_out(dangling)}."
@@ -164,12 +177,12 @@ def colour_spread(path: Path) -> int | None:
 
 
 def images_under(folder: Path) -> Iterator[Path]:
-    """The files below a folder whose ending Pillow knows."""
+    """The files below a folder whose ending is that of an image; what is hidden, or in a hidden folder, is not."""
     from PIL import Image
 
-    endings = {ending for ending, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    endings = {ending for ending, kind in Image.registered_extensions().items() if kind in known_formats()}
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in endings and path.is_file() and not path.name.startswith("."):
+        if path.suffix.lower() in endings and path.is_file() and visible(path.relative_to(folder)):
             yield path
 
 
@@ -183,16 +196,32 @@ def from_table(root: Path, tables: list[Path]) -> Listing:
     except csv.Error as error:
         raise ArcwiseError(f"{tables[0]} cannot be read: {error}.") from None
     at, skip = columns(rows, tables[0])
-    found = []
+    found: dict[str, str] = {}
+    twice = []
     for number, row in enumerate(rows[skip:], start=skip + 1):
         if len(row) <= max(at) or not row[at[0]] or not row[at[1]]:
             raise ArcwiseError(f"{tables[0]}, row {number} needs a file and a label, got {','.join(row)!r}.")
-        if not (root / row[at[0]]).is_file():
-            raise ArcwiseError(f"{tables[0]}, row {number} names {row[at[0]]!r}, which is not in {root}.")
-        found.append((row[at[0]], row[at[1]]))
+        file, label = table_file(root, row[at[0]], f"{tables[0]}, row {number}"), row[at[1]]
+        if found.setdefault(file, label) != label:
+            raise ArcwiseError(
+                f"{tables[0]}, row {number} calls {file} {label!r}, and a row before it {found[file]!r}: an image has "
+                "one label."
+            )
+        twice += [file] if len(found) + len(twice) < number - skip else []
     if not found:
         raise ArcwiseError(f"{tables[0]} holds no rows. Write one per image: file,label.")
-    return Listing(root, *zip(*found, strict=True))
+    notes = [f"{counted(len(twice), 'row')} repeated, used once: {some_of(twice)}."] if twice else []
+    return Listing(root, tuple(found), tuple(found.values()), tuple(notes))
+
+
+def table_file(root: Path, name: str, where: str) -> str:
+    """The file that a row names, relative to the table's folder and spelt in one way; it lies there or below."""
+    file = os.path.normpath(name)
+    if "\0" in name or Path(name).is_absolute() or Path(file).parts[:1] == (os.pardir,):
+        raise ArcwiseError(f"{where} names {name!r}, which is outside of {root}: images lie beside the table or below.")
+    if not (root / file).is_file():
+        raise ArcwiseError(f"{where} names {name!r}, which is not in {root}.")
+    return file
 
 
 def columns(rows: list[list[str]], table: Path) -> tuple[tuple[int, int], int]:
@@ -231,7 +260,8 @@ def load_folder(
     `broken="refuse"` makes broken files an error that lists them.
     """
     number = {name: at for at, name in enumerate(names)}
-    pixels, state, reasons = decode_folder(listing, framing, cache, tell or (lambda *_: None))
+    decoded, reasons = decode_folder(listing, framing, cache, tell or (lambda *_: None))
+    state = decoded.state
     bad = {listing.files[row]: reasons[row] for row in sorted(reasons)}
     if bad and broken == "refuse":
         some = "\n".join(f"  {name}: {reason}" for name, reason in list(bad.items())[:20])
@@ -247,35 +277,73 @@ def load_folder(
         )
     y = np.array([number[label] for label in listing.labels], dtype=np.int64)
     files = tuple(listing.files[i] for i in fine)
-    return Images(pixels=MappedRows(pixels, fine), y=y[fine], names=names, files=files), bad
+    return Images(pixels=MappedRows(decoded, fine), y=y[fine], names=names, files=files), bad
 
 
-def decode_folder(
-    listing: Listing, framing: Framing, cache: Path, tell: Tell
-) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """All images as one array mapped from disk, each one's state, and why the broken ones are.
+class Decoded:
+    """All images of a folder, mapped from the cache, with the checksum and the state of each.
 
-    What an interrupted call did is kept.
+    A row is compared with its checksum when it is first read in this process. One that has changed is decoded again;
+    where its file does not give the same any more, the cache is of no use.
+    """
+
+    def __init__(self, place: Path, listing: Listing, framing: Framing, *, mode: Literal["r+", "c"]):
+        n = len(listing.files)
+        self.place, self.listing, self.framing = place, listing, framing
+        self.shape = (n, framing.side, framing.side, framing.channels)
+        self.pixels = np.memmap(place / "pixels.u8", np.uint8, mode=mode, shape=self.shape)
+        self.sums = np.memmap(place / "sums.u4", np.uint32, mode=mode, shape=(n,))
+        self.state = np.memmap(place / "state.u8", np.uint8, mode=mode, shape=(n,))
+        self.read = np.zeros(n, bool)
+
+    def __getitem__(self, rows: Int[np.ndarray, " m"] | int) -> UInt8[np.ndarray, ...]:
+        some = np.atleast_1d(np.asarray(rows))
+        for row in some[~self.read[some]].tolist():
+            if zlib.crc32(self.pixels[row].data) != self.sums[row]:
+                self.mend(row)
+            self.read[row] = True
+        return np.asarray(self.pixels[rows])
+
+    def mend(self, row: int) -> None:
+        """Decodes one image again, for this process and for the next."""
+        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
+        name = self.listing.files[row]
+        try:
+            with no_bombs():
+                fresh = self.framing.pixels(self.listing.root / name)
+        except Exception:  # a broken file makes Pillow raise nearly anything
+            fresh = None
+        if fresh is None or zlib.crc32(np.ascontiguousarray(fresh).data) != self.sums[row]:
+            raise ArcwiseError(
+                f"the decoded image of {name} in {self.place} is damaged, and decoding it again gave another. Say it "
+                "once more, and it is decoded anew."
+            )
+        self.pixels[row] = fresh
+
+
+def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -> tuple[Decoded, dict[int, str]]:
+    """All images, mapped from disk, and why the broken ones are broken.
+
+    What an interrupted call did is kept. A cache of which a file is missing or of another size is made anew.
     """
     place = cache / "folders" / cache_key(listing, framing)
-    pixels, state = place / "pixels.u8", place / "state.u8"
-    size = (len(listing.files), framing.side, framing.side, framing.channels)
+    n, each = len(listing.files), framing.side**2 * framing.channels
+    lengths = {place / "pixels.u8": n * each, place / "sums.u4": 4 * n, place / "state.u8": n}
     try:
         place.mkdir(parents=True, exist_ok=True)
         with locked(place, wait=True):
-            for path, length in ((pixels, int(np.prod(size, dtype=np.int64))), (state, size[0])):
-                if not path.exists() or path.stat().st_size != length:
+            if not all(path.is_file() and path.stat().st_size == length for path, length in lengths.items()):
+                (place / "state.u8").unlink(missing_ok=True)  # the last to be there again, should this be cut short
+                for path, length in lengths.items():
                     make_room(path, length)
-            done = np.memmap(state, np.uint8, mode="r+", shape=size[:1])
             reasons: dict[int, str] = {}
-            if (done != FINE).any():
-                reasons = fill_cache(
-                    listing, framing, np.memmap(pixels, np.uint8, mode="r+", shape=size), done, tell=tell
-                )
-                write_json(place / "about.json", {"root": str(listing.root), "images": size[0], "side": framing.side})
+            found = Decoded(place, listing, framing, mode="r+")
+            if (found.state != FINE).any():
+                reasons = fill_cache(listing, framing, found, tell=tell)
+                write_json(place / "about.json", {"root": str(listing.root), "images": n, "side": framing.side})
     except OSError as error:
         raise ArcwiseError(cannot_write(place, error)) from error
-    return np.memmap(pixels, np.uint8, mode="c", shape=size), np.array(done), reasons
+    return Decoded(place, listing, framing, mode="c"), reasons
 
 
 def make_room(path: Path, length: int) -> None:
@@ -304,20 +372,19 @@ def cache_key(listing: Listing, framing: Framing) -> str:
     return sha.hexdigest()[:24]
 
 
-def fill_cache(
-    listing: Listing, framing: Framing, pixels: np.ndarray, state: np.ndarray, *, tell: Tell
-) -> dict[int, str]:
+def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell) -> dict[int, str]:
     """Why each image that cannot be decoded cannot; all others are in place, their state set after their pixels."""
     reasons: dict[int, str] = {}
 
     def one(row: int) -> None:
         try:
-            pixels[row] = framing.pixels(listing.root / listing.files[row])
-            state[row] = FINE
+            decoded = framing.pixels(listing.root / listing.files[row])
+            cache.pixels[row], cache.sums[row] = decoded, zlib.crc32(np.ascontiguousarray(decoded).data)
+            cache.state[row] = FINE
         except Exception as error:  # a broken file makes Pillow raise nearly anything
-            state[row], reasons[row] = BROKEN, why_unusable(error)
+            cache.state[row], reasons[row] = BROKEN, why_unusable(error)
 
-    todo = np.flatnonzero(state != FINE)  # what was broken may have been mended or made readable
+    todo = np.flatnonzero(cache.state != FINE)  # what was broken may have been mended or made readable
     with no_bombs(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
         try:
             for start in range(0, len(todo), WINDOW):

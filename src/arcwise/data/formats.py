@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from arcwise.errors import ArcwiseError
+from arcwise.schema import parse_json
 
 Arrays = dict[str, np.ndarray]  # train_x, train_y, test_x, test_y
 LARGEST = 600 * 2**20  # bytes of one member; CIFAR's largest is 160 MB
@@ -125,7 +125,7 @@ def cifar10_arrays(folder: Path) -> Arrays | None:
 def labels(content: bytes) -> np.ndarray:
     """The labels in a JSON list."""
     try:
-        return np.array(json.loads(content), dtype=np.uint8)
+        return np.array(parse_json(content), dtype=np.uint8)
     except (ValueError, TypeError, OverflowError) as error:
         raise ArcwiseError(f"the labels are no JSON list of small whole numbers ({error}).") from None
 
@@ -154,7 +154,7 @@ def rows_of_png(content: bytes) -> np.ndarray:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             if image.width != 1024 or image.height > 100_000:
                 raise ArcwiseError(f"a CIFAR PNG must be 1024 wide, one image per row; got {image.size}.")
             return np.asarray(image.convert("RGB")).reshape(-1, 32, 32, 3)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, UInt8
@@ -20,6 +20,15 @@ Read = TypeVar("Read")
 Tell = Callable[[str, int, int | None], None]  # what is on its way, how much of it is there, how much in all if known
 
 
+@runtime_checkable
+class Rows(Protocol):
+    """Pixels by their rows: an array, or what reads like one."""
+
+    shape: tuple[int, ...]
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
+
+
 class MappedRows:
     """Some rows of pixels that stay on disk until they are asked for; reads like an array.
 
@@ -27,7 +36,7 @@ class MappedRows:
     array([3], dtype=uint8)
     """
 
-    def __init__(self, pixels: UInt8[np.ndarray, "all h w channels"], rows: Int[np.ndarray, " n"]):
+    def __init__(self, pixels: Rows, rows: Int[np.ndarray, " n"]):
         self.pixels, self.rows = pixels, rows
         self.shape = (len(rows), *pixels.shape[1:])
         self.nbytes = int(np.prod(self.shape, dtype=np.int64))

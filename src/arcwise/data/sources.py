@@ -30,6 +30,8 @@ from arcwise.errors import ArcwiseError, count_in, number_in, unknown
 from arcwise.records import Framing, Run
 from arcwise.records.preprocessing import with_channels
 
+SYNTHETIC_BYTES = 2**28  # of pixels at most; making them takes some ten times as much
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splits:
@@ -185,12 +187,15 @@ def read_synthetic(asked: Asked) -> Raw:
         except ValueError:
             raise ArcwiseError(f"synthetic's {key} must be a number, got {text!r}.") from None
     classes, per_class, side = (count_in(name, values[name], 1, 10**7) for name in ("classes", "per_class", "side"))
-    count_in("synthetic's bytes", classes * per_class * side * side, 1, 2**31)
+    count_in("synthetic's bytes", classes * per_class * side * side, 1, SYNTHETIC_BYTES)
     noise = number_in("noise", values["noise"], 0.0, 100.0)
     random = np.random.default_rng(asked.config.seed)
     y = np.repeat(np.arange(classes), per_class)
-    x = random.standard_normal((classes, side * side))[y] + noise * random.standard_normal((len(y), side * side))
-    pixels = np.clip(128 + 40 * x, 0, 255).astype(np.uint8).reshape(-1, side, side, 1)
+    centres, pixels = random.standard_normal((classes, side * side)), np.empty((len(y), side * side), np.uint8)
+    for some in np.array_split(np.arange(len(y)), -(-pixels.size // 2**22)):
+        x = centres[y[some]] + noise * random.standard_normal((len(some), side * side))
+        pixels[some] = np.clip(128 + 40 * x, 0, 255)
+    pixels = pixels.reshape(-1, side, side, 1)
     return Raw(train=Images(pixels=pixels, y=y, names=tuple(map(str, range(classes)))))
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from arcwise.figures.canvas import COLOURS, SMALL, Depiction, panels, plain_logarithm
 from arcwise.records import Run
+from arcwise.schema import is_finite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,15 +43,10 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
         for panel, place in zip(shown, axes, strict=True):
             for i, curve in enumerate(panel.curves):
                 colour = COLOURS[i % len(COLOURS)]
-                place.plot(curve.epochs, curve.values.mean(axis=0), color=colour, label=curve.head)
-                place.fill_between(
-                    curve.epochs,
-                    curve.values.min(axis=0),
-                    curve.values.max(axis=0),
-                    color=colour,
-                    alpha=0.2,
-                    linewidth=0,
-                )
+                values = np.where(np.isfinite(curve.values), curve.values, np.nan)  # what is infinite is not drawn
+                place.plot(curve.epochs, values.mean(axis=0), color=colour, label=curve.head)
+                low, high = values.min(axis=0), values.max(axis=0)
+                place.fill_between(curve.epochs, low, high, color=colour, alpha=0.2, linewidth=0)
             for value, words in panel.lines:
                 place.axhline(value, color="0.35", linewidth=0.7, linestyle="--")
                 place.annotate(
@@ -61,7 +58,7 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                     fontsize=SMALL,
                     color="0.25",
                 )
-            if panel.logarithmic:
+            if panel.logarithmic and any(drawable(curve.values).any() for curve in panel.curves):
                 place.set_yscale("log")
                 plain_logarithm(place.yaxis)
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
@@ -69,6 +66,11 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
         marks, labels = axes[0].get_legend_handles_labels()
         figure.legend(marks, labels, loc="outside lower center", ncols=min(len(labels), 5))
     return figure
+
+
+def drawable(values: Float[np.ndarray, ...]) -> Bool[np.ndarray, ...]:
+    """Which values have a place on a logarithmic axis."""
+    return np.isfinite(values) & (values > 0)
 
 
 def training_curves(about: Subject) -> Iterator[Depiction]:
@@ -109,4 +111,4 @@ def curve_of(head: str, runs: list[Run], key: str, factor: float) -> Curve | Non
 
 def is_number(*values: object) -> bool:
     """Whether all of them are numbers, which a journal edited by hand may not hold."""
-    return all(isinstance(value, int | float) for value in values)
+    return all(isinstance(value, int | float) and is_finite(value) for value in values)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from arcwise.errors import ArcwiseError
-from arcwise.metrics.rows import admit_rows, by_class, class_means, directions, row_blocks
+from arcwise.metrics.rows import (
+    UnitRows,
+    admit_rows,
+    by_class,
+    class_means,
+    directions,
+    has_twins,
+    row_blocks,
+    row_bytes,
+    split_rows,
+)
 from arcwise.records import Embeddings, Prototypes, refuse_other_models
 
 
@@ -49,13 +60,28 @@ class ClassRow(NamedTuple):
 def centre_logits(x: Float[np.ndarray, "n d"], centres: Prototypes) -> Float[np.ndarray, "n c"]:
     """What decides without a margin: x . w + b for a linear head, else the cosine to each centre, the best of its k."""
     x = x.astype(np.float64)
-    if centres.linear:
-        return x @ centres.w.astype(np.float64).T + (0.0 if centres.bias is None else centres.bias)
-    return centre_cosines(x, centres)
+    if not centres.linear:
+        return centre_cosines(x, centres)
+    bias = np.zeros(len(centres)) if centres.bias is None else centres.bias
+    both = np.column_stack((centres.w.astype(np.float64), bias))
+    return columns_once(both, lambda some: x @ some[:, :-1].T + some[:, -1])
 
 
-def centre_cosines(x: Float[np.ndarray, "n d"], centres: Prototypes) -> Float[np.ndarray, "n c"]:
-    """The cosine of each row to each centre, the largest of its sub-centres."""
+def columns_once(
+    centres: Float[np.ndarray, "c d"], score: Callable[[np.ndarray], Float[np.ndarray, "n u"]]
+) -> Float[np.ndarray, "n c"]:
+    """The scores of some rows for each centre; those of equal centres are computed once, so that they are equal too."""
+    _, first, place = np.unique(row_bytes(centres), return_index=True, return_inverse=True)
+    return score(centres) if len(first) == len(centres) else score(centres[first])[:, place]
+
+
+def centre_cosines(
+    x: Float[np.ndarray, "n d"], centres: Prototypes, *, exactly: bool = False
+) -> Float[np.ndarray, "n c"]:
+    """The cosine of each row to each centre, the largest of its sub-centres.
+
+    `exactly` splits both (`split_rows`): a cosine then depends on its row and its centre alone.
+    """
     w = centres.w
     c, k = w.shape[0], 1 if w.ndim == 2 else w.shape[1]
     if x.shape[1] != w.shape[-1]:
@@ -63,11 +89,15 @@ def centre_cosines(x: Float[np.ndarray, "n d"], centres: Prototypes) -> Float[np
             f"embeddings of dimension {x.shape[1]} cannot be compared with centres of dimension {w.shape[-1]}."
         )
     flat = directions(w.astype(np.float64).reshape(c * k, -1), "centre")
-    return (directions(x.astype(np.float64)) @ flat.T).reshape(len(x), c, k).max(axis=2)
+    unit = directions(x.astype(np.float64))
+    split = split_rows if exactly else UnitRows
+    return columns_once(flat, lambda some: split(unit).cosines(split(some))).reshape(len(x), c, k).max(axis=2)
 
 
 def nearest_prototype(embeddings: Embeddings, centres: Prototypes) -> Named:
     """The class each sample is taken for by the head without its margin, and its two cosines.
+
+    Where the own class and another are equally near, it is taken for the other: a tie is not an answer.
 
     >>> e = Embeddings(np.array([[2.0, 1.0]]), np.array([0]), names=("a", "b"))
     >>> nearest_prototype(e, Prototypes(np.array([[1.0, 0.0], [0.0, 1.0]]))).predicted.tolist()
@@ -80,13 +110,26 @@ def nearest_prototype(embeddings: Embeddings, centres: Prototypes) -> Named:
         raise ArcwiseError(f"label {y.max()} has no centre: there are {c}.")
     for part in row_blocks(n, c * 2):
         cos = centre_cosines(embeddings.x[part], centres)
-        out.predicted[part] = (centre_logits(embeddings.x[part], centres) if centres.linear else cos).argmax(axis=1)
         here = (np.arange(len(cos)), y[part])
+        decides = centre_logits(embeddings.x[part], centres) if centres.linear else cos
+        out.predicted[part] = others_first(decides, here)
         out.cos_own[part] = cos[here]
         if c > 1:
             cos[here] = -np.inf
             out.cos_other[part] = cos.max(axis=1)
     return out
+
+
+def others_first(score: Float[np.ndarray, "n c"], own: tuple[np.ndarray, np.ndarray]) -> Int[np.ndarray, " n"]:
+    """The column of each row's largest score; of equals one that is not its own."""
+    kept = score[own]
+    best = score.argmax(axis=1)
+    if score.shape[1] > 1:
+        score = score.copy()
+        score[own] = -np.inf
+        other = score.argmax(axis=1)
+        best = np.where(score[own[0], other] >= kept, other, best)
+    return best
 
 
 def accuracy(embeddings: Embeddings, centres: Prototypes) -> float:
@@ -110,6 +153,8 @@ def margin_kept(embeddings: Embeddings, centres: Prototypes, m: float) -> float:
 def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | None = None) -> float:
     """The share of samples whose nearest neighbour by cosine is of their class, among `reference` or the other samples.
 
+    A neighbour of another class that is just as near counts first.
+
     >>> x = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
     >>> nearest_neighbour_accuracy(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")))
     1.0
@@ -124,12 +169,17 @@ def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | N
         raise ArcwiseError(
             f"embeddings of dimension {x.shape[1]} cannot be compared with others of dimension {among.shape[1]}."
         )
-    right = 0
+    right, twins = 0, has_twins(among)
+    split = split_rows if twins else UnitRows
+    queries, others = split(x), split(among)
     for part in row_blocks(len(x), len(among)):
-        cos = x[part] @ among.T
+        cos, y = queries.take(part).cosines(others), embeddings.labels[part]
         if reference is None:
             cos[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = -np.inf
-        right += int((labels[cos.argmax(axis=1)] == embeddings.labels[part]).sum())
+        hit = labels[cos.argmax(axis=1)] == y
+        if twins:
+            hit &= ~((cos == cos.max(axis=1, keepdims=True)) & (labels != y[:, None])).any(axis=1)
+        right += int(hit.sum())
     return right / len(x)
 
 

@@ -30,11 +30,11 @@ class Detection(NamedTuple):
 
 
 def best_match(embeddings: Embeddings, centres: Prototypes) -> Probes:
-    """The nearest centre of each sample, by cosine."""
+    """The nearest centre of each sample, by cosine; equal samples have equal scores, in whatever set they are."""
     refuse_other_models(admit_rows(embeddings, classes=0), centres)
     score, match = np.zeros(len(embeddings.x)), np.zeros(len(embeddings.x), np.int64)
     for part in row_blocks(len(score), len(centres) * 2):
-        cos = centre_cosines(embeddings.x[part], centres)
+        cos = centre_cosines(embeddings.x[part], centres, exactly=True)
         score[part], match[part] = cos.max(axis=1), cos.argmax(axis=1)
     return Probes(score, match)
 

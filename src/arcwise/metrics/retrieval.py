@@ -3,6 +3,7 @@
 Only the ranks of the query's own class count, and the rank of the i-th of them is i plus the number of samples of other
 classes ahead of it. So cosines within the class are taken in float64, those to other classes in float32, and of these
 again in float64 the few that come nearer to one of the class than float32 can tell: the ranks are those of float64.
+Among equals those of other classes come first; where rows are equal, their cosines are, to the last bit (`split_rows`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from arcwise.errors import ArcwiseError, count_in
-from arcwise.metrics.rows import ClassRows, admit_rows, by_class, row_blocks
+from arcwise.metrics.rows import ClassRows, UnitRows, admit_rows, by_class, row_blocks, unit_rows
 from arcwise.records import Embeddings
 
 NOWHERE = 2.0  # farther than any sample: distances here are minus the cosine
@@ -35,7 +36,7 @@ class Retrieval(NamedTuple):
 class Unit(NamedTuple):
     """Directions sorted by class, in float64 and rounded to float32; class i is rows starts[i] to starts[i + 1]."""
 
-    exact: Float[np.ndarray, "n d"]
+    exact: UnitRows
     quick: Float32[np.ndarray, "n d"]
     starts: Int[np.ndarray, " starts"]
 
@@ -76,10 +77,9 @@ def retrieval(embeddings: Embeddings, *, k: tuple[int, ...] = (1, 5, 10)) -> Ret
 
 def both_precisions(rows: ClassRows) -> Unit:
     """The directions of the rows, in float64 and in float32."""
-    unit = Unit(np.empty(rows.x.shape), np.empty(rows.x.shape, np.float32), rows.starts)
-    for part in row_blocks(len(rows.x), 8 * rows.x.shape[1]):
-        unit.exact[part] = unit.quick[part] = rows.part(part)
-    return unit
+    exact = unit_rows(rows.x)
+    whole = exact.high if exact.low is None else exact.high + exact.low
+    return Unit(exact, whole.astype(np.float32), rows.starts)
 
 
 def block_sums(ranks: np.ndarray, wanted: np.ndarray, k: tuple[int, ...]) -> Float[np.ndarray, " sums"]:
@@ -93,7 +93,7 @@ def block_sums(ranks: np.ndarray, wanted: np.ndarray, k: tuple[int, ...]) -> Flo
 def own_ranks(unit: Unit, part: slice, depth: int) -> Int[np.ndarray, "m own"]:
     """The ranks of the others of each query's class, nearest first; of those beyond `depth`, only that they are."""
     own = own_distances(unit, part)
-    ahead = ahead_by_picking(unit, part, own, depth) if GROUPS * depth <= len(unit.exact) else None
+    ahead = ahead_by_picking(unit, part, own, depth) if GROUPS * depth <= len(unit.quick) else None
     if ahead is None:
         ahead = ahead_by_sorting(unit, part, own, depth)
     return ahead + np.arange(1, own.shape[1] + 1)
@@ -111,19 +111,19 @@ def classes_of(unit: Unit, part: slice) -> list[tuple[slice, slice]]:
 
 def own_distances(unit: Unit, part: slice) -> Float[np.ndarray, "m own"]:
     """The distances of each query to the others of its class, rising, then NOWHERE at least once."""
-    x, classes = unit.exact[part], classes_of(unit, part)
-    own = np.full((len(x), max(rows.stop - rows.start for _, rows in classes)), NOWHERE)
+    x, classes = unit.exact.take(part), classes_of(unit, part)
+    own = np.full((len(x.high), max(rows.stop - rows.start for _, rows in classes)), NOWHERE)
     for some, rows in classes:
-        own[some, : rows.stop - rows.start] = -x[some] @ unit.exact[rows].T
+        own[some, : rows.stop - rows.start] = -x.take(some).cosines(unit.exact.take(rows))
         itself = np.arange(some.start, some.stop)
         own[itself, itself + part.start - rows.start] = NOWHERE
     own.sort(axis=1)
     return own
 
 
-def other_distances(unit: Unit, part: slice, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m n"]:
-    """The distances of each query to every sample, in the precision of x; NOWHERE to those of its class."""
-    far = -x[part] @ x.T
+def other_distances(unit: Unit, part: slice, *, exactly: bool) -> Float[np.ndarray, "m n"]:
+    """The distances of each query to every sample, in float64 or in float32; NOWHERE to those of its class."""
+    far = -unit.exact.take(part).cosines(unit.exact) if exactly else -unit.quick[part] @ unit.quick.T
     for some, rows in classes_of(unit, part):
         far[some, rows] = NOWHERE
     return far
@@ -131,7 +131,7 @@ def other_distances(unit: Unit, part: slice, x: Float[np.ndarray, "n d"]) -> Flo
 
 def ahead_by_sorting(unit: Unit, part: slice, own: np.ndarray, depth: int) -> Int[np.ndarray, "m own"]:
     """How many of the `depth` nearest of other classes come before each of the query's own; of equals, they do."""
-    far = other_distances(unit, part, unit.exact)
+    far = other_distances(unit, part, exactly=True)
     far.partition(depth - 1, axis=1)
     nearest = far[:, :depth]
     nearest.sort(axis=1)
@@ -140,7 +140,7 @@ def ahead_by_sorting(unit: Unit, part: slice, own: np.ndarray, depth: int) -> In
 
 def ahead_by_picking(unit: Unit, part: slice, own: np.ndarray, depth: int) -> Int[np.ndarray, "m own"] | None:
     """The same from those within reach alone, in float32 where that decides; None where too many are too close."""
-    far = other_distances(unit, part, unit.quick)
+    far = other_distances(unit, part, exactly=False)
     picked = np.flatnonzero(far <= reach_of(far, own, depth, unit.doubt)[:, None])
     if len(picked) > CANDIDATES * far.size:
         return None
@@ -148,7 +148,7 @@ def ahead_by_picking(unit: Unit, part: slice, own: np.ndarray, depth: int) -> In
     nearer, close = own_nearer(own, query, far.ravel()[picked], unit.doubt)
     if close.sum() > DOUBTFUL * far.size:
         return None
-    nearer[close] = own_nearer_exactly(own, unit.exact[part], unit.exact, query[close], column[close])
+    nearer[close] = own_nearer_exactly(own, unit.exact.take(part), unit.exact, query[close], column[close])
     return np.bincount(query * own.shape[1] + nearer, minlength=own.size).reshape(own.shape).cumsum(axis=1)
 
 
@@ -175,11 +175,11 @@ def own_nearer(own: np.ndarray, query: np.ndarray, far: np.ndarray, doubt: float
 
 
 def own_nearer_exactly(
-    own: np.ndarray, asking: np.ndarray, x: np.ndarray, query: np.ndarray, column: np.ndarray
+    own: np.ndarray, asking: UnitRows, x: UnitRows, query: np.ndarray, column: np.ndarray
 ) -> Int[np.ndarray, " pairs"]:
     """How many of the query's class are nearer than each candidate, by the float64 cosine of the two."""
     nearer = np.empty(len(query), np.int64)
-    for piece in row_blocks(len(query), 16 * (2 * x.shape[1] + own.shape[1])):  # small enough for the cache
-        far = -np.vecdot(asking[query[piece]], x[column[piece]])
+    for piece in row_blocks(len(query), 16 * (2 * x.high.shape[1] + own.shape[1])):  # small enough for the cache
+        far = -asking.take(query[piece]).paired_cosines(x.take(column[piece]))
         nearer[piece] = (own[query[piece]] < far[:, None]).sum(axis=1)
     return nearer

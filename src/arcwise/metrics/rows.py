@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -101,6 +102,64 @@ def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, unit: boo
     if unit:
         refuse_without_direction(x)
     return ClassRows(x[order], np.append(starts, len(y)), labels, order, unit)
+
+
+def has_twins(x: Float[np.ndarray, "n d"]) -> bool:
+    """Whether two rows are equal."""
+    return len(np.unique(row_bytes(x))) < len(x)
+
+
+def row_bytes(x: Float[np.ndarray, "n d"]) -> np.ndarray:
+    """Each row as one value that is equal where the rows are; 0 and -0 are."""
+    whole = np.ascontiguousarray(x + x.dtype.type(0))
+    return whole.view(np.dtype((np.void, whole.itemsize * whole.shape[1]))).ravel()
+
+
+class UnitRows(NamedTuple):
+    """Directions in float64; with `low`, in two parts whose products float64 holds exactly (`split_rows`)."""
+
+    high: Float[np.ndarray, "n d"]
+    low: Float[np.ndarray, "n d"] | None = None
+
+    def take(self, some: slice | Int[np.ndarray, " m"]) -> UnitRows:
+        """Some of the rows."""
+        return UnitRows(self.high[some], None if self.low is None else self.low[some])
+
+    def cosines(self, other: UnitRows) -> Float[np.ndarray, "n k"]:
+        """The cosine of each row with each of the other rows."""
+        cos = self.high @ other.high.T
+        if self.low is not None and other.low is not None:
+            cos += np.hstack((self.high, self.low)) @ np.hstack((other.low, other.high)).T
+        return cos
+
+    def paired_cosines(self, other: UnitRows) -> Float[np.ndarray, " n"]:
+        """The cosine of each row with the other row in its place."""
+        cos = np.vecdot(self.high, other.high)
+        if self.low is not None and other.low is not None:
+            cos += np.vecdot(self.high, other.low) + np.vecdot(self.low, other.high)
+        return cos
+
+
+def unit_rows(x: Float[np.ndarray, "n d"]) -> UnitRows:
+    """The directions of rows, so that the cosines of equal rows are equal to the last bit.
+
+    Where no row is there twice there are none, and nothing is split.
+    """
+    unit = directions(x.astype(np.float64))
+    return split_rows(unit) if has_twins(unit) else UnitRows(unit)
+
+
+def split_rows(unit: Float[np.ndarray, "n d"]) -> UnitRows:
+    """Directions as high + low: multiples of 2^-26, and the rest in multiples of 2^-48 (of fewer beyond d = 1024).
+
+    Products of two highs, and their sums, are multiples of 2^-52 below 2; those of a high and a low are multiples of
+    2^-74 below sqrt(d) 2^-26: float64 holds each of them exactly, in whatever order they are summed. So a cosine
+    depends on its two rows alone, whatever block, order or thread it comes from.
+    """
+    fewer = max(0, math.ceil((math.log2(unit.shape[1]) - 10.0) / 2.0))
+    coarse, fine = 2.0**26, 2.0 ** (48 - fewer)
+    high = np.rint(unit * coarse) / coarse
+    return UnitRows(high, np.rint((unit - high) * fine) / fine)
 
 
 def row_blocks(n: int, columns: int, itemsize: int = 8) -> Iterator[slice]:

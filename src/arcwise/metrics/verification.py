@@ -7,6 +7,7 @@ A pair is genuine when both samples are of one class, and accepted when its scor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,18 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from arcwise.errors import ArcwiseError, count_at_least, number_in
-from arcwise.metrics.rows import ClassRows, admit_rows, by_class, directions, row_blocks
+from arcwise.metrics.rows import (
+    ClassRows,
+    UnitRows,
+    admit_rows,
+    by_class,
+    directions,
+    has_twins,
+    row_blocks,
+    row_bytes,
+    split_rows,
+    unit_rows,
+)
 from arcwise.records import Embeddings
 
 EXACT_PAIRS = 2**26  # up to this many pairs every score is kept: 11,585 samples, 256 MiB
@@ -86,7 +98,7 @@ def all_pairs(embeddings: Embeddings, *, exact: int = EXACT_PAIRS) -> PairScores
     """The cosines (float32) of all n (n - 1)/2 pairs of samples, genuine and impostor.
 
     Up to `exact` pairs every score is kept; beyond, they are counted in bins of width 2/65536, so that a set of any
-    size needs a few hundred MB. No n x n matrix is ever there.
+    size needs a few hundred MB. No n x n matrix is ever there. Equal rows have equal scores, to the last bit.
 
     >>> x = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
     >>> found = all_pairs(Embeddings(x=x, y=np.array([0, 0, 1]), names=("a", "b")))
@@ -95,45 +107,97 @@ def all_pairs(embeddings: Embeddings, *, exact: int = EXACT_PAIRS) -> PairScores
     """
     admit_rows(embeddings, classes=2)
     rows = by_class(directions(embeddings.x).astype(np.float32), embeddings.labels)
-    n = len(rows.x)
-    genuine = int((rows.sizes * (rows.sizes - 1) // 2).sum())
+    n, sizes = len(rows.x), rows.sizes
+    genuine = int((sizes * (sizes - 1) // 2).sum())
     if not genuine:
         raise ArcwiseError("no class has two samples, so there is no pair of the same class to verify.")
+    groups = merge_twins(rows) if has_twins(rows.x) else TwinRows(rows)
     if n * (n - 1) // 2 <= exact:
-        return keep_scores(rows, genuine, n * (n - 1) // 2 - genuine)
-    return count_scores(rows)
+        return keep_scores(groups, genuine, n * (n - 1) // 2 - genuine)
+    return count_scores(groups)
 
 
-def class_blocks(rows: ClassRows):
+class TwinRows(NamedTuple):
+    """Rows sorted by class, those of a class that are equal as one, and how many each stands for, where any are."""
+
+    rows: ClassRows
+    copies: Int[np.ndarray, " n"] | None = None
+    split: UnitRows | None = None
+
+
+def merge_twins(rows: ClassRows) -> TwinRows:
+    """Equal rows of a class as one, split so that equal rows of different classes have equal cosines too."""
+    parts, counts = [], []
+    for _, members in rows.classes():
+        _, first, count = np.unique(row_bytes(rows.x[members]), return_index=True, return_counts=True)
+        parts.append(members.start + first)
+        counts.append(count)
+    starts = np.cumsum([0, *map(len, parts)])
+    x = rows.x[np.concatenate(parts)]
+    return TwinRows(
+        rows._replace(x=x, starts=starts), np.concatenate(counts), split_rows(directions(x.astype(np.float64)))
+    )
+
+
+class PairBlock(NamedTuple):
+    """Cosines of some pairs, and how often each of them is there; None where each is there once."""
+
+    own: Float[np.ndarray, " p"]
+    rest: Float[np.ndarray, " q"]
+    own_times: Int[np.ndarray, " p"] | None = None
+    rest_times: Int[np.ndarray, " q"] | None = None
+
+
+def class_blocks(groups: TwinRows) -> Iterator[PairBlock]:
     """For each block of rows of one class: cosines to the later rows of the class, and to those of later classes."""
+    rows, copies, split = groups
     n = len(rows.x)
     for _, members in rows.classes():
-        for part in row_blocks(members.stop - members.start, n - members.start, 4):
-            a, b = members.start + part.start, members.start + part.stop
-            cos = np.clip(rows.x[a:b] @ rows.x[a:].T, -1.0, 1.0)
-            own = cos[:, : members.stop - a]
-            yield own[np.triu(np.ones(own.shape, bool), 1)], cos[:, members.stop - a :]
+        for part in row_blocks(members.stop - members.start, n - members.start, 4 if split is None else 8):
+            a, b, stop = members.start + part.start, members.start + part.stop, members.stop
+            cos = (
+                rows.x[a:b] @ rows.x[a:].T
+                if split is None
+                else split.take(slice(a, b)).cosines(split.take(slice(a, n)))
+            )
+            cos = np.clip(cos, -1.0, 1.0).astype(np.float32, copy=False)
+            own = cos[:, : stop - a]
+            later = np.triu(np.ones(own.shape, bool), 1)
+            if copies is None:
+                yield PairBlock(own[later], cos[:, stop - a :].ravel())
+                continue
+            here = copies[a:b]
+            twins = np.diagonal(own), here * (here - 1) // 2
+            yield PairBlock(
+                np.concatenate((own[later], twins[0])), cos[:, stop - a :].ravel(),
+                np.concatenate((np.multiply.outer(here, copies[a:stop])[later], twins[1])),
+                np.multiply.outer(here, copies[stop:]).ravel(),
+            )  # fmt: skip
 
 
-def keep_scores(rows: ClassRows, genuine: int, impostor: int) -> PairScores:
+def keep_scores(groups: TwinRows, genuine: int, impostor: int) -> PairScores:
     """Every score, sorted."""
     same, other = np.empty(genuine, np.float32), np.empty(impostor, np.float32)
     i = j = 0
-    for own, rest in class_blocks(rows):
-        same[i : i + own.size], other[j : j + rest.size] = own, rest.ravel()
+    for block in class_blocks(groups):
+        own, rest = block.own, block.rest
+        if block.own_times is not None and block.rest_times is not None:
+            own, rest = np.repeat(own, block.own_times), np.repeat(rest, block.rest_times)
+        same[i : i + own.size], other[j : j + rest.size] = own, rest
         i, j = i + own.size, j + rest.size
     same.sort()
     other.sort()
     return PairScores(genuine=SortedScores(value=same), impostor=SortedScores(value=other))
 
 
-def count_scores(rows: ClassRows) -> PairScores:
+def count_scores(groups: TwinRows) -> PairScores:
     """Scores counted in bins."""
     same, other = np.zeros(SCORE_BINS, np.int64), np.zeros(SCORE_BINS, np.int64)
-    for own, rest in class_blocks(rows):
-        for counts, scores in ((same, own), (other, rest.ravel())):
+    for block in class_blocks(groups):
+        for counts, scores, times in ((same, block.own, block.own_times), (other, block.rest, block.rest_times)):
             bins = np.floor(scores * np.float32(SCORE_BINS / 2)).astype(np.int32) + SCORE_BINS // 2
-            counts += np.bincount(np.minimum(bins, SCORE_BINS - 1, out=bins), minlength=SCORE_BINS)
+            np.minimum(bins, SCORE_BINS - 1, out=bins)
+            counts += np.bincount(bins, times, minlength=SCORE_BINS).astype(np.int64)
     edges = (np.arange(SCORE_BINS) * WIDTH - 1.0).astype(np.float32)
     return PairScores(
         genuine=SortedScores(value=edges, count=same), impostor=SortedScores(value=edges, count=other), width=WIDTH
@@ -164,9 +228,9 @@ def given_pairs(embeddings: Embeddings, pairs: Int[np.ndarray, "p 2"]) -> tuple[
     n = len(embeddings.x)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
         raise ArcwiseError(f"pairs must be two row numbers each, from 0 to {n - 1}.")
-    x = directions(admit_rows(embeddings).x.astype(np.float64))
+    x = unit_rows(admit_rows(embeddings).x)
     a, b = pairs.T
-    return np.einsum("pd,pd->p", x[a], x[b]), embeddings.labels[a] == embeddings.labels[b]
+    return x.take(a).paired_cosines(x.take(b)), embeddings.labels[a] == embeddings.labels[b]
 
 
 def roc(pairs: PairScores, *, points: int = 400) -> Roc:

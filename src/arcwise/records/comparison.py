@@ -10,6 +10,12 @@ from arcwise.errors import ArcwiseError
 from arcwise.headspec import folder_name
 from arcwise.records.files import FORMAT, read_json
 from arcwise.records.run import Run
+from arcwise.schema import anything, many, table, text, whole
+
+ABOUT = table(
+    {"format": anything, "heads": many(text, least=1), "seeds": many(whole(0), least=1)},
+    {"command": text, "recipe": text, "config": table()},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +32,8 @@ class Comparison:
             raise ArcwiseError(
                 f"{path} holds no comparison: there is no comparison.json. Start one with: arcwise compare"
             )
-        about = found.about
-        if about.get("format") != FORMAT:
+        if found.about["format"] != FORMAT:
             raise ArcwiseError(f"{path} was written in another format; this version of arcwise reads format {FORMAT}.")
-        if not all(isinstance(about.get(key), list) and about[key] for key in ("heads", "seeds")):
-            raise ArcwiseError(
-                f"{path / 'comparison.json'} names no heads and seeds: it is damaged. Give the command that made it "
-                "once more; finished runs are kept."
-            )
         return found
 
     def exists(self) -> bool:
@@ -43,7 +43,8 @@ class Comparison:
     @property
     def about(self) -> dict[str, Any]:
         """comparison.json: recipe, heads, seeds, settings, and the command."""
-        return read_json(self.path / "comparison.json")
+        again = "It is damaged: give the command that made it once more; finished runs are kept."
+        return read_json(self.path / "comparison.json", ABOUT, cure=again)
 
     @property
     def heads(self) -> list[str]:

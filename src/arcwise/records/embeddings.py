@@ -13,7 +13,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arcwise.errors import ArcwiseError
-from arcwise.records.files import FORMAT, meta_json, read_tensors, write_tensors
+from arcwise.records.files import FORMAT, Kind, errors_name, meta_json, read_tensors, write_tensors
+from arcwise.schema import many, table, text
+
+# What a file of embeddings holds; older ones tell by a number which image of its part a row is of.
+ARRAYS = {
+    "x": Kind("f", ("n", "d")), "y": Kind("iu", ("n",), needed=False), "keys": Kind("u", ("letters",), needed=False),
+    "key_ends": Kind("iu", ("n",), needed=False), "index": Kind("iu", ("n",), needed=False),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +44,10 @@ class Embeddings:
 
     def __post_init__(self) -> None:
         y, keys = self.y, self.keys
-        if self.x.ndim != 2 or (y is not None and y.shape != self.x.shape[:1]):
+        if self.x.ndim != 2 or not self.x.shape[1] or (y is not None and y.shape != self.x.shape[:1]):
             shape = None if y is None else y.shape
             raise ArcwiseError(
-                f"embeddings need x of shape (n, d) and y of shape (n,), got {self.x.shape} and {shape}."
+                f"embeddings need x of shape (n, d), d at least 1, and y of shape (n,), got {self.x.shape} and {shape}."
             )
         if y is not None and y.dtype.kind not in "iu":
             raise ArcwiseError(f"labels of embeddings are whole numbers, got {y.dtype}.")
@@ -90,15 +97,16 @@ class Embeddings:
     @classmethod
     def load(cls, path: str | Path) -> Embeddings:
         """The embeddings that `save` wrote; float16 comes back as float32."""
-        arrays, meta = read_tensors(path)
-        if "x" not in arrays or "names" not in meta:
+        arrays, meta = read_tensors(path, ARRAYS, what="embeddings")
+        if "names" not in meta:
             raise ArcwiseError(f"{path} holds no embeddings. Write some with: arcwise embed MODEL DATA --out FILE")
         y = arrays.get("y")
-        return cls(
-            x=arrays["x"].astype(np.float32), y=y.astype(np.int64) if y is not None and y.dtype.kind in "iu" else y,
-            names=tuple(meta_json(meta, "names", path, list)), keys=unpacked_keys(arrays, path),
-            model=meta.get("model", ""), about=meta_json(meta, "about", path, dict),
-        )  # fmt: skip
+        with errors_name(path):
+            return cls(
+                x=arrays["x"].astype(np.float32, copy=False), y=None if y is None else y.astype(np.int64),
+                names=tuple(meta_json(meta, "names", many(text), without="[]")), keys=unpacked_keys(arrays),
+                model=meta.get("model", ""), about=meta_json(meta, "about", table(), without="{}"),
+            )  # fmt: skip
 
 
 def packed_keys(keys: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -108,15 +116,15 @@ def packed_keys(keys: tuple[str, ...]) -> dict[str, np.ndarray]:
     return {"keys": np.frombuffer(b"".join(encoded), np.uint8), "key_ends": ends}
 
 
-def unpacked_keys(arrays: Mapping[str, np.ndarray], path: str | Path) -> tuple[str, ...] | None:
+def unpacked_keys(arrays: Mapping[str, np.ndarray]) -> tuple[str, ...] | None:
     """The keys of a file; older files say by a number which image of its part a row is of, which becomes "#174"."""
     if "keys" not in arrays:
         return tuple(f"#{i}" for i in arrays["index"].tolist()) if "index" in arrays else None
-    text, ends = arrays["keys"].tobytes(), arrays.get("key_ends", np.zeros(0, np.int64)).tolist()
+    letters, ends = arrays["keys"].tobytes(), arrays.get("key_ends", np.zeros(0, np.int64)).tolist()
     bounds = list(pairwise([0, *ends]))
-    if len(ends) != len(arrays["x"]) or (ends and ends[-1] != len(text)) or any(a > b for a, b in bounds):
-        raise ArcwiseError(f"the keys of {path} are damaged: write the file again.")
-    return tuple(text[a:b].decode(errors="surrogateescape") for a, b in bounds)
+    if len(ends) != len(arrays["x"]) or (ends and ends[-1] != len(letters)) or any(a > b for a, b in bounds):
+        raise ArcwiseError("its keys are damaged: write the file again.")
+    return tuple(letters[a:b].decode(errors="surrogateescape") for a, b in bounds)
 
 
 def refuse_other_models(*records: Any) -> None:

@@ -21,6 +21,12 @@ from arcwise.errors import ArcwiseError, count_in, number_in, one_of
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
+# What files are decoded as, and nothing else, whatever they are called: no format that runs a program of its own, as
+# EPS does with Ghostscript.
+FORMATS = (
+    "AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI", "SGI", "TGA", "TIFF",
+    "WEBP",
+)  # fmt: skip
 LARGEST_IMAGE = 256_000_000  # pixels; today's largest telephones take 200 million
 GREY = (19595, 38470, 7471)  # ITU-R 601 in 1/65536, as Pillow has it
 RESIZED_AT_ONCE = 4096  # images of an array
@@ -72,7 +78,7 @@ class Framing:
             if isinstance(source, Image.Image):
                 picture = source
             else:
-                picture = stack.enter_context(Image.open(source))
+                picture = stack.enter_context(Image.open(source, formats=known_formats()))
                 picture.draft(mode, (2 * self.side, 2 * self.side))
             picture = ImageOps.exif_transpose(picture)
             if picture.mode.startswith(("I", "F")):
@@ -176,6 +182,15 @@ class Preprocessing(Framing):
                 f"the model takes images of {' x '.join(map(str, wanted))}, these are {' x '.join(map(str, shape))}: "
                 f"load them with size={self.side} and channels={self.channels}."
             )
+
+
+@lru_cache(maxsize=1)
+def known_formats() -> list[str]:
+    """Those of FORMATS that this Pillow reads."""
+    from PIL import Image
+
+    Image.init()
+    return [name for name in FORMATS if name in Image.OPEN]
 
 
 def array_of(image: Any) -> Any:

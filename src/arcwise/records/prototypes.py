@@ -11,7 +11,8 @@ from jaxtyping import Float
 
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
-from arcwise.records.files import FORMAT, meta_json, read_tensors, write_tensors
+from arcwise.records.files import FORMAT, Kind, errors_name, meta_json, read_tensors, refuse_arrays, write_tensors
+from arcwise.schema import many, table, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,16 @@ class Prototypes:
     model: str = ""
 
     def __post_init__(self) -> None:
-        if self.w.ndim not in (2, 3) or (self.bias is not None and self.bias.shape != self.w.shape[:1]):
+        if (
+            self.w.ndim not in (2, 3)
+            or 0 in self.w.shape
+            or self.w.dtype.kind != "f"
+            or (self.bias is not None and self.bias.shape != self.w.shape[:1])
+        ):
             shape = None if self.bias is None else self.bias.shape
             raise ArcwiseError(
-                f"prototypes are (c, d) or (c, k, d) with a bias of (c,), got {self.w.shape} and {shape}."
+                f"prototypes are numbers of shape (c, d) or (c, k, d) with a bias of (c,), got {self.w.dtype} of "
+                f"{self.w.shape} and {shape}."
             )
 
     def __len__(self) -> int:
@@ -68,13 +75,17 @@ class Prototypes:
     @classmethod
     def load(cls, path: str | Path) -> Prototypes:
         """The prototypes that `save` wrote, or those that older versions put into a file of embeddings."""
-        arrays, meta = read_tensors(path)
-        names = tuple(meta_json(meta, "names", path, list))
-        if "w" in arrays:
-            told = meta_json(meta, "head", path, dict)
-            head = HeadSpec.from_values(told) if told else HeadSpec(name="")
-            return cls(arrays["w"], arrays.get("bias"), head, names, meta.get("model", ""))
-        if "prototypes" not in arrays:
+        arrays, meta = read_tensors(path, what="prototypes")
+        w = arrays.get("w", arrays.get("prototypes"))
+        if w is None:
             raise ArcwiseError(f"{path} holds no prototypes: take those that training wrote, in RUN/prototypes.")
-        head = HeadSpec.parse(str(meta_json(meta, "about", path, dict).get("head", ""))).earlier()
-        return cls(arrays["prototypes"], arrays.get("bias"), head, names)
+        name, axes = "w" if "w" in arrays else "prototypes", ("c", "k", "d") if w.ndim == 3 else ("c", "d")
+        with errors_name(path):
+            refuse_arrays(arrays, {name: Kind("f", axes), "bias": Kind("f", ("c",), needed=False)})
+            names = tuple(meta_json(meta, "names", many(text), without="[]"))
+            if "w" not in arrays:
+                told = meta_json(meta, "about", table(), without="{}")
+                return cls(w, arrays.get("bias"), HeadSpec.parse(str(told.get("head", ""))).earlier(), names)
+            told = meta_json(meta, "head", table(), without="{}")
+            head = HeadSpec.from_values(told) if told else HeadSpec(name="")
+            return cls(w, arrays.get("bias"), head, names, meta.get("model", ""))

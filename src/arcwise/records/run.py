@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,24 @@ from arcwise.config import Config, from_values
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
 from arcwise.records.embeddings import Embeddings
-from arcwise.records.files import FORMAT, read_json, write_json
+from arcwise.records.files import FORMAT, read_json, tensors_are_whole, write_json
+from arcwise.records.folders import claim_folder
 from arcwise.records.lock import locked
 from arcwise.records.prototypes import Prototypes
+from arcwise.schema import MOST, anything, nothing_or, number, parse_json, table, text, whole
 
+ABOUT_RUN = table(
+    {"format": anything},
+    {"config": table(), "head": table(), "given": table(rest=text), "versions": table(), "images": nothing_or(text),
+     "resume": text, "network": nothing_or(text), "seed": whole(0, 2**64)},
+)  # fmt: skip
+JUDGED = table(rest=nothing_or(number()))  # accuracy, loss, angles
+RESULT = table(
+    {"test": JUDGED, "steps": whole(0), "seconds": number(0.0)},
+    {"validation": JUDGED, "epochs": whole(0), "images": whole(0), "parameters": whole(0), "device": text,
+     "seed": whole(0, 2**64), "model": text, "broken_images": whole(0)},
+)  # fmt: skip
+LINE = table({"kind": text}, {"step": whole(0, MOST)})
 # What measuring adds to metrics.json; older Runs have the results of training in the same file.
 MEASURED = ("measured", "measured_version", "definitions", "confusion", "classes")
 
@@ -47,7 +61,7 @@ class Run:
         """A new run folder that holds its config.json and nothing else."""
         run = cls(Path(path))
         run.refuse_existing()
-        run.refuse_strangers()
+        claim_folder(run.path, "run")
         write_json(run.path / "config.json", {"format": FORMAT, "config": config, **about})
         return run
 
@@ -72,7 +86,7 @@ class Run:
     @property
     def about(self) -> dict[str, Any]:
         """config.json as it stands: format, config, head, versions, seed, commit."""
-        return read_json(self.path / "config.json")
+        return read_json(self.path / "config.json", ABOUT_RUN)
 
     @property
     def settings(self) -> Config:
@@ -105,16 +119,29 @@ class Run:
     def result(self) -> dict[str, Any]:
         """What training ended with: accuracy, loss and angles by part, steps, seconds, device."""
         path = self.path / "result.json"
-        found = read_json(path) if path.is_file() else self.earlier_result()
+        if path.is_file():
+            return read_json(path, RESULT, cure=f"Have it written again with: {self.resume_command}")
+        found = self.earlier_result()
         if not found:
             raise ArcwiseError(f"{self.path} is not finished. Go on with: {self.resume_command}")
         return found
+
+    @property
+    def whole(self) -> bool:
+        """Whether training came to its end, and what it left is as it was written: result and model."""
+        try:
+            return self.finished and bool(self.result) and tensors_are_whole(self.model)
+        except ArcwiseError:
+            return False
 
     def earlier_result(self) -> dict[str, Any]:
         """The result of a Run from before result.json: it was in metrics.json, beside what was measured."""
         path = self.path / "metrics.json"
         values = read_json(path) if path.is_file() else {}
-        return {key: value for key, value in values.items() if key not in MEASURED} if "steps" in values else {}
+        if "steps" not in values:
+            return {}
+        read_json(path, RESULT)
+        return {key: value for key, value in values.items() if key not in MEASURED}
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -140,14 +167,13 @@ class Run:
             return (
                 f"arcwise.train(..., {', '.join(f'{name}=...' for name in self.given)}, resume=True), as it was begun"
             )
-        values = about.get("config")
-        recipe = values.get("recipe", "") if isinstance(values, dict) else ""
-        return about.get("resume", f"arcwise train {recipe} --out {self.path} --resume")
+        recipe = about.get("config", {}).get("recipe", "")
+        return resumed_here(about.get("resume", f"arcwise train {recipe} --resume"), self.path)
 
     def journal(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The journal's lines ("steps", "evaluation", ...), all or of one kind; a torn last line is left out."""
         path = self.path / "journal.jsonl"
-        text = path.read_text(errors="replace") if path.exists() else ""
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         entries = [entry for line in text.splitlines() if (entry := parse_line(line))]
         return [entry for entry in entries if kind is None or entry.get("kind") == kind]
 
@@ -199,21 +225,28 @@ class Run:
                 "another folder with --out."
             )
 
-    def refuse_strangers(self) -> None:
-        """Raises when the folder holds files but no run: they are somebody else's."""
-        if (
-            not self.exists()
-            and self.path.is_dir()
-            and any(not item.name.startswith(".") for item in self.path.iterdir())
-        ):
-            raise ArcwiseError(f"{self.path} holds other files. Choose another --out.")
+
+def resumed_here(command: str, folder: Path) -> str:
+    """The command that goes on with a run, wherever its folder is by now.
+
+    >>> resumed_here("arcwise train mnist --out old --seed 1 --resume", Path("new"))
+    'arcwise train mnist --seed 1 --resume --out new'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # somebody edited it
+        words = command.split()
+    at = next((i for i, word in enumerate(words) if word == "--out" or word.startswith("--out=")), None)
+    if at is not None:
+        del words[at : at + (2 if words[at] == "--out" else 1)]
+    return shlex.join([*words, "--out", str(folder)])
 
 
 def parse_line(line: str) -> dict[str, Any] | None:
     """One line of a journal, or nothing when it was cut off."""
     try:
-        entry = json.loads(line)
+        entry = parse_json(line)
+        LINE(entry, "")
     except ValueError:
         return None
-    whole = isinstance(entry, dict) and "kind" in entry and isinstance(entry.get("step", 0), int)
-    return entry if whole else None
+    return entry

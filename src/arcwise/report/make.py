@@ -8,13 +8,12 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arcwise.errors import ArcwiseError
 from arcwise.figures import drawings
 from arcwise.figures.animation import Track, make_movie
 from arcwise.figures.canvas import CLASS_COLOURS, PAGE, figure_bytes, offscreen, reach
 from arcwise.headspec import HeadSpec
 from arcwise.metrics.summary import MAIN_DUNN
-from arcwise.records import Comparison, write, write_json
+from arcwise.records import Comparison, claim_folder, mark_report, write, write_json
 from arcwise.report.blocks import Film, PictureFile, Viewer
 from arcwise.report.content import content, count_of, is_introductory, lecture, title
 from arcwise.report.page import page_html
@@ -43,8 +42,9 @@ def report(
     >>> report(run.path, run.path.parent / "report", pdf=False)[0].name
     'report.html'
     """
-    folder = Path(out) if out is not None else report_folder(path_list(runs))
-    refuse_inside_run(folder)
+    paths = path_list(runs)
+    folder = Path(out) if out is not None else report_folder(paths)
+    claim_folder(folder, "report", also=tuple(path for path in paths if Comparison(path).exists()))
     return write_report(subject_of(runs), folder, html=html, pdf=pdf, archive=archive, tell=tell)
 
 
@@ -76,6 +76,7 @@ def write_report(about: Subject, out: Path, *, html: bool, pdf: bool, archive: b
     """Everything, written into `out`; the paths of what was written, the report first."""
     tell("measuring")
     about.measure(epochs=True)
+    mark_report(out)
     numbers = table_values(about.table, about.config.recipe)
     if about.sweep_table is not None:
         numbers["sweep"] = table_values(about.sweep_table, about.config.recipe)["metrics"]
@@ -187,12 +188,3 @@ def zip_report(about: Subject, files: list[Path], out: Path) -> bytes:
                     if (run.path / name).is_file():
                         archive.write(run.path / name, Path("runs") / run.path.name / name)
     return buffer.getvalue()
-
-
-def refuse_inside_run(out: Path) -> None:
-    """A report does not go where a run's own files are, nor over a file."""
-    for folder in (out.resolve(), *out.resolve().parents):
-        if folder.is_file():
-            raise ArcwiseError(f"{folder} is a file: choose a folder for --out.")
-        if (folder / "config.json").is_file() and (folder / "journal.jsonl").is_file():
-            raise ArcwiseError(f"{folder} is a run's own folder: choose --out {folder.parent / 'report'}, for example.")

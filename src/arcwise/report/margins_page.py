@@ -19,6 +19,8 @@ def write_page(path: Path) -> Iterator[Path]:
     """Writes the figures and then the page, handing over each path once it is there."""
     if path.suffix != ".md" or path.is_dir():
         raise ArcwiseError(f"--page must name a Markdown file, got {path}. Try: --page {path.stem or 'margins'}.md")
+    if path.exists() and not path.read_bytes().startswith(INTRODUCTION.partition("\n\n")[0].encode()):
+        raise ArcwiseError(f"{path} is there and is not a page of margins: choose another --page.")
     if importlib.util.find_spec("matplotlib") is None:
         raise ArcwiseError('figures need matplotlib: pip install "arcwise[figures]"')
     for name in MARGINS:

@@ -38,7 +38,7 @@ def page_html(title: str, subtitle: str, blocks: list[Block], folder: Path) -> s
             body.append(f'<h2 id="s{section}">{html.escape(block.text)}</h2>')
         else:
             body.append(render(block, folder))
-    template = files("arcwise.report").joinpath("page.html").read_text()
+    template = files("arcwise.report").joinpath("page.html").read_text(encoding="utf-8")
     filled = {
         "TITLE": html.escape(title),
         "SUBTITLE": html.escape(subtitle),

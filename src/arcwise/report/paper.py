@@ -1,7 +1,8 @@
-"""The report as a PDF, set by Typst."""
+"""The report as a PDF, set by Typst: the template here is all the markup there is; every word reaches it as data."""
 
 from __future__ import annotations
 
+import json
 import re
 from functools import singledispatch
 from pathlib import Path
@@ -24,11 +25,17 @@ from arcwise.report.blocks import (
 from arcwise.report.page import typst_compiler
 
 TOGETHER = 26  # rows at most of a table that stays on one page
+WIDE = 5  # columns of a table, beyond which its letters are smaller
 
-PAPER_SETTINGS = """
-#set document(title: PLAIN)
+# `report` is the document as data: words are lists of {text, code}, and Typst takes a text of data as it is. FORMULAS
+# are the only source that is put in, and all of them are written in this package.
+TEMPLATE = """
+#let report = json(bytes(sys.inputs.report))
+#let formulas = (FORMULAS)
+#let words(parts) = parts.map(part => if part.code { raw(part.text) } else [#part.text]).join()
+#set document(title: report.title)
 #set page(paper: "a4", margin: (x: 2.1cm, y: 2.2cm), numbering: "1", header: context {
-  if counter(page).get().first() > 1 [#set text(8.5pt, fill: gray); TITLE #h(1fr) arcwise] })
+  if counter(page).get().first() > 1 [#set text(8.5pt, fill: gray); #report.title #h(1fr) arcwise] })
 #set text(size: 10.5pt, lang: "en")
 #set par(justify: true, leading: 0.62em)
 #set heading(numbering: "1.1")
@@ -43,120 +50,156 @@ PAPER_SETTINGS = """
 #show raw.where(block: true): block.with(fill: luma(95%), inset: 8pt, radius: 3pt, width: 100%)
 #align(center)[
   #set par(justify: false)
-  #text(19pt, weight: "bold")[TITLE]
+  #text(19pt, weight: "bold")[#report.title]
 
-  #text(10pt, fill: luma(35%))[SUBTITLE]
+  #text(10pt, fill: luma(35%))[#report.subtitle]
 ]
 #v(1em)
+
+#let answer(it) = block(
+  inset: (left: 10pt, rest: 7pt), stroke: (left: 2.5pt + rgb("#0072b2")), fill: rgb("#f2f7fb"), width: 100%,
+)[
+  #set text(size: 11.5pt)
+  #set par(justify: false)
+  #words(it.words)
+]
+
+#let rows(it) = {
+  set text(size: if it.wide { 7.6pt } else { 8.6pt })
+  set par(justify: false)
+  show figure: set block(breakable: not it.together)
+  let cell(it) = if it.strong { strong(words(it.words)) } else { words(it.words) }
+  let columns = if it.header.len() > 0 { (1fr,) + (auto,) * (it.columns - 1) } else { (auto, 1fr) }
+  figure(caption: words(it.caption), table(
+    columns: columns,
+    align: if it.header.len() > 0 { (x, y) => if x == 0 { left } else { right } } else { left },
+    stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt),
+    ..if it.header.len() > 0 { (table.header(..it.header.map(cell)),) },
+    ..it.cells.map(cell),
+  ))
+}
+
+#let kinds = (
+  heading: it => { if it.new_page { pagebreak(weak: true) }; heading(level: it.level, words(it.words)) },
+  paragraph: it => words(it.words),
+  answer: answer,
+  link: it => link(it.address, underline(words(it.words))),
+  formula: it => [#words(it.words) #formulas.at(it.number)],
+  table: rows,
+  picture: it => figure(image(it.file, width: it.width * 1%), caption: words(it.caption)),
+  code: it => raw(it.text, block: true, lang: "sh"),
+)
+#for it in report.blocks { kinds.at(it.kind)(it); parbreak() }
 """
 
 
 def paper_pdf(title: str, subtitle: str, blocks: list[Block], folder: Path) -> bytes:
     """The PDF; `folder` holds figures/ and animations/."""
     compiled = typst_compiler()
-    quoted = '"' + title.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    head = (
-        PAPER_SETTINGS.replace("PLAIN", quoted)
-        .replace("SUBTITLE", escape_typst(subtitle))
-        .replace("TITLE", escape_typst(title))
-    )
-    source = head + "\n\n".join(filter(None, (typeset(block) for block in blocks)))
+    formulas = [block.typst for block in blocks if isinstance(block, Formula)]
+    source = TEMPLATE.replace("FORMULAS", "".join(f"$ {formula} $, " for formula in formulas))
+    told = {"title": sound(title), "subtitle": sound(subtitle), "blocks": blocks_as_data(blocks)}
     beside = folder / ".report.typ"  # Typst finds pictures beside its source
     try:
-        beside.write_text(source)
-        return bytes(compiled(str(beside), root=str(folder)))
+        beside.write_text(source, encoding="utf-8")
+        return bytes(compiled(str(beside), root=str(folder), sys_inputs={"report": json.dumps(told)}))
     except RuntimeError as error:
         raise ArcwiseError(f"Typst could not set the PDF: {str(error).splitlines()[0]}. Try --html.") from error
     finally:
         beside.unlink(missing_ok=True)
 
 
+def blocks_as_data(blocks: list[Block]) -> list[dict[str, Any]]:
+    """The blocks as the template takes them; formulas are counted."""
+    found, formulas = [], 0
+    for block in blocks:
+        told = as_data(block)
+        if isinstance(block, Formula):
+            told["number"], formulas = formulas, formulas + 1
+        found += [told] if told else []
+    return found
+
+
 @singledispatch
-def typeset(block: Any) -> str:
-    """A block in Typst's notation."""
+def as_data(block: Any) -> dict[str, Any]:
+    """A block as the template takes it."""
     raise TypeError(f"no way to set {type(block).__name__}")
 
 
-@typeset.register
-def _(block: Heading) -> str:
-    page = "#pagebreak(weak: true)\n" if block.new_page else ""
-    return f"{page}{'=' * block.level} {escape_typst(block.text)}"
+@as_data.register
+def _(block: Heading) -> dict[str, Any]:
+    return {"kind": "heading", "words": in_words(block.text), "level": block.level, "new_page": block.new_page}
 
 
-@typeset.register
-def _(block: Paragraph) -> str:
-    return escape_typst(block.text)
+@as_data.register
+def _(block: Paragraph) -> dict[str, Any]:
+    return {"kind": "paragraph", "words": in_words(block.text)}
 
 
-@typeset.register
-def _(block: Answer) -> str:
-    look = 'inset: (left: 10pt, rest: 7pt), stroke: (left: 2.5pt + rgb("#0072b2")), fill: rgb("#f2f7fb"), width: 100%'
-    return f"#block({look})[#set text(size: 11.5pt)\n#set par(justify: false)\n{escape_typst(block.text)}]"
+@as_data.register
+def _(block: Answer) -> dict[str, Any]:
+    return {"kind": "answer", "words": in_words(block.text)}
 
 
-@typeset.register
-def _(block: Link) -> str:
-    quoted = block.address.replace("\\", "\\\\").replace('"', '\\"')
-    return f'#link("{quoted}")[#underline[{escape_typst(block.words)}]]'
+@as_data.register
+def _(block: Link) -> dict[str, Any]:
+    return {"kind": "link", "words": in_words(block.words), "address": sound(block.address)}
 
 
-@typeset.register
-def _(block: Formula) -> str:
-    return f"{escape_typst(block.words)}\n$ {block.typst} $"
+@as_data.register
+def _(block: Formula) -> dict[str, Any]:
+    return {"kind": "formula", "words": in_words(block.words)}
 
 
-@typeset.register
-def _(block: TableRows) -> str:
-    columns = len(block.header)
-    wide = columns > 5
-    align = "(x, y) => if x == 0 { left } else { right }"
-    cells = (
-        [f"table.header({', '.join(f'[*{escape_typst(name)}*]' for name in block.header)})"]
-        if any(block.header)
-        else []
-    )
-    for i, row in enumerate(block.rows):
-        cells += [
-            f"[*{escape_typst(v)}*]" if (i, j) in block.strong else f"[{escape_typst(v)}]" for j, v in enumerate(row)
-        ]
-    sizes = "(" + ", ".join(["1fr"] + ["auto"] * (columns - 1)) + ")" if any(block.header) else "(auto, 1fr)"
-    if not any(block.header):
-        align = "left"
-    lines = "stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt)"
-    table = f"table(columns: {sizes}, align: {align}, {lines}, {', '.join(cells)})"
-    text = f"#set text(size: {'7.6pt' if wide else '8.6pt'})\n#set par(justify: false)"
-    if len(block.rows) <= TOGETHER:
-        text += "\n#show figure: set block(breakable: false)"
-    return f"#[{text}\n#figure({table}, caption: [{escape_typst(block.caption)}])]"
+@as_data.register
+def _(block: TableRows) -> dict[str, Any]:
+    return {
+        "kind": "table", "columns": len(block.header), "wide": len(block.header) > WIDE,
+        "together": len(block.rows) <= TOGETHER, "caption": in_words(block.caption),
+        "header": [{"words": in_words(name), "strong": True} for name in block.header] if any(block.header) else [],
+        "cells": [
+            {"words": in_words(text), "strong": (i, j) in block.strong}
+            for i, row in enumerate(block.rows)
+            for j, text in enumerate(row)
+        ],
+    }  # fmt: skip
 
 
-@typeset.register
-def _(block: PictureFile) -> str:
-    return f'#figure(image("{block.file}", width: {100 * block.width:g}%), caption: [{escape_typst(block.caption)}])'
+@as_data.register
+def _(block: PictureFile) -> dict[str, Any]:
+    return {"kind": "picture", "file": block.file, "width": 100 * block.width, "caption": in_words(block.caption)}
 
 
-@typeset.register
-def _(block: Film) -> str:
+@as_data.register
+def _(block: Film) -> dict[str, Any]:
     words = f"Last frame of {block.file}. {block.caption}"
-    return f'#figure(image("{block.poster}", width: 72%), caption: [{escape_typst(words)}])'
+    return {"kind": "picture", "file": block.poster, "width": 72.0, "caption": in_words(words)}
 
 
-@typeset.register
-def _(block: Code) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", block.text)), default=2)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}sh\n{block.text}\n{fence}"
+@as_data.register
+def _(block: Code) -> dict[str, Any]:
+    return {"kind": "code", "text": sound(block.text)}
 
 
-@typeset.register
-def _(block: Viewer) -> str:
-    return ""
+@as_data.register
+def _(block: Viewer) -> dict[str, Any]:
+    return {}
 
 
-def escape_typst(text: str) -> str:
-    """Text with Typst's own signs made harmless; code words stay code."""
-    parts = re.split(r"(`[^`]+`)", text)
-    return "".join(
-        part if part.startswith("`") and len(part) > 2 else re.sub(r"([\\#$*_@<>\[\]~`/=+-])", r"\\\1", part)
-        for part in parts
-    )
+def in_words(text: str) -> list[dict[str, Any]]:
+    """A text as pieces, those between backticks as code.
+
+    >>> in_words("type `ls`")
+    [{'text': 'type ', 'code': False}, {'text': 'ls', 'code': True}]
+    """
+    pieces = [piece for piece in re.split(r"(`[^`]+`)", sound(text)) if piece]
+    code = [len(piece) > 2 and piece[0] == piece[-1] == "`" for piece in pieces]
+    return [
+        {"text": piece[1:-1] if is_code else piece, "code": is_code}
+        for piece, is_code in zip(pieces, code, strict=True)
+    ]
+
+
+def sound(text: str) -> str:
+    """Text that is Unicode: bytes of a file's name that are no letters become signs of replacement."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
-from arcwise.records import FORMAT, Run
-from arcwise.weights import load_tensors, save_tensors
+from arcwise.records import FORMAT, Run, errors_name, meta_json
+from arcwise.schema import Check, Unfit, many, number, table, truth, whole
+from arcwise.weights import load_tensors, refuse_not_finite, save_tensors
 
 KEPT = 2
+CPU_STATE = 5056  # bytes of torch's random state
 
 
 @dataclass
@@ -44,8 +48,8 @@ def save_checkpoint(
     """The checkpoint's path, once it is whole on disk; the two newest are kept."""
     tensors = {f"{key}.{name}": value for key, module in modules.items() for name, value in module.state_dict().items()}
     for name, optimiser in optimisers.items():
-        for number, entries in optimiser.state_dict()["state"].items():
-            tensors |= {f"{name}.{number}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
+        for at, entries in optimiser.state_dict()["state"].items():
+            tensors |= {f"{name}.{at}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
     tensors |= random_state(device)
     meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
     path = save_tensors(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", tensors, meta)
@@ -60,38 +64,102 @@ def checkpoints_of(run: Run) -> list[Path]:
     return sorted((run.path / "checkpoints").glob("step-*.safetensors"))
 
 
+@dataclass(frozen=True)
+class Restored:
+    """Where training is, and what a person should know of how it was found."""
+
+    progress: TrainingState
+    notes: tuple[str, ...] = ()
+
+
 def restore_checkpoint(
-    run: Run, modules: dict[str, nn.Module], optimisers: dict[str, torch.optim.Optimizer], device: torch.device
-) -> TrainingState | None:
-    """Where the newest readable checkpoint left off, with all state put back; None when there never was one."""
-    paths = checkpoints_of(run)
+    run: Run,
+    modules: dict[str, nn.Module],
+    optimisers: dict[str, torch.optim.Optimizer],
+    device: torch.device,
+    *,
+    total: int,
+) -> Restored:
+    """Where the newest whole checkpoint left off, with all state put back; the first step when there never was one.
+
+    A damaged one is set aside, by another name, for the one before it, which is as good, only older. `total` is how
+    many steps training has.
+    """
+    paths, notes = checkpoints_of(run), []
     for path in reversed(paths):
         try:
-            tensors, meta = load_tensors(path)
-            progress = TrainingState(**json.loads(meta["progress"]))
-        except (ArcwiseError, KeyError, ValueError, TypeError):
-            path.rename(path.with_suffix(".damaged"))  # the one before it is as good, only older
+            tensors, progress = read_checkpoint(path, optimisers, total)
+        except ArcwiseError as error:
+            aside = path.replace(path.with_suffix(".damaged"))
+            notes.append(f"{error} It is now called {aside.name}, and the checkpoint before it is taken.")
             continue
         for key, module in modules.items():
-            prefix = f"{key}."
             try:
-                module.load_state_dict({n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)})
+                module.load_state_dict(below(tensors, key))
             except RuntimeError as error:
                 first = " ".join(str(error).split()[:40])
                 raise ArcwiseError(f"{path} does not fit this run: {first} ... Choose another --out.") from None
         for name, optimiser in optimisers.items():
-            restore_optimiser(name, optimiser, tensors)
+            restore_optimiser(optimiser, below(tensors, name))
         restore_random(tensors, device)
-        return progress
+        return Restored(progress, tuple(notes))
     if paths:
         raise ArcwiseError(
             f"none of the checkpoints in {run.path} can be read; they are now called .damaged. "
             "Say it again to start this run from its first step."
         )
-    return None
+    return Restored(TrainingState())
 
 
-def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def read_checkpoint(
+    path: Path, optimisers: Mapping[str, torch.optim.Optimizer], total: int
+) -> tuple[dict[str, Tensor], TrainingState]:
+    """The tensors of a checkpoint and its progress, every one of them checked before anything is put back."""
+    tensors, meta = load_tensors(path)
+    with errors_name(path):
+        if meta.get("arcwise") != str(FORMAT):
+            raise ArcwiseError(f"it was written in format {meta.get('arcwise')}; this version reads {FORMAT}.")
+        told = meta_json(meta, "progress", progress_of(total), without="{}")
+        state = tensors.get("random.cpu")
+        if state is None or state.dtype != torch.uint8 or state.shape != (CPU_STATE,):
+            raise ArcwiseError("it lacks the state of random numbers.")
+        for name, optimiser in optimisers.items():
+            refuse_odd_names(name, optimiser, below(tensors, name))
+        refuse_not_finite(tensors)
+    return tensors, TrainingState(**told)
+
+
+def progress_of(total: int) -> Check:
+    """What a checkpoint must tell of a training of so many steps."""
+    known = {
+        "step": whole(0, total), "seconds": number(0.0), "best": number(-1.0, 1.0), "best_epoch": whole(0),
+        "within": many(number(), least=5), "stopped": truth,
+    }  # fmt: skip
+    return table({"step": known["step"]}, known, rest=unheard_of)
+
+
+def unheard_of(value: Any, where: str) -> None:
+    """Raises: nothing else belongs there."""
+    raise Unfit(f"{where} is nothing that training keeps")
+
+
+def below(tensors: Mapping[str, Tensor], owner: str) -> dict[str, Tensor]:
+    """The tensors of one owner, by their names in it."""
+    return {name.removeprefix(f"{owner}."): v for name, v in tensors.items() if name.startswith(f"{owner}.")}
+
+
+def refuse_odd_names(owner: str, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Raises where the state of an optimiser is not told by a parameter's number and a name, or of another shape."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for name, value in tensors.items():
+        found = re.fullmatch(r"(\d{1,9})\.([a-z_]+)", name)
+        if found is None or int(found[1]) >= len(parameters):
+            raise ArcwiseError(f"{owner} has no state called {name}.")
+        if value.ndim and value.shape != parameters[int(found[1])].shape:
+            raise ArcwiseError(f"the state {name} of {owner} is of another shape than its parameter.")
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Momentum and the like, put back parameter by parameter, each in its parameter's order in memory.
 
     The fused optimisers read both as they lie in memory: a contiguous momentum beside a channels-last weight would
@@ -99,9 +167,8 @@ def restore_optimiser(prefix: str, optimiser: torch.optim.Optimizer, tensors: di
     """
     state: dict[int, dict[str, Any]] = {}
     for name, value in tensors.items():
-        if name.startswith(f"{prefix}."):
-            _, number, key = name.split(".", 2)
-            state.setdefault(int(number), {})[key] = value
+        at, key = name.split(".", 1)
+        state.setdefault(int(at), {})[key] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     for parameter, entries in optimiser.state.items():
         for key, value in entries.items():

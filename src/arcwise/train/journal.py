@@ -32,13 +32,24 @@ class Journal:
         """One line of this kind; numbers that are not finite become null."""
         entry = {"kind": kind, **{key: rounded(value) for key, value in values.items()}}
         try:
-            with self.path.open("a") as file:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
             if self.events is not None:
                 self.events.write(kind, entry)
         except OSError as error:
             raise ArcwiseError(cannot_write(self.path, error)) from error
         self.listener(entry)
+
+
+def last_line_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The line that ends a journal: what training ended with."""
+    return {"kind": "finished", "step": result["steps"], **result["test"], "seconds": result["seconds"]}
+
+
+def mend_journal(run: Run) -> None:
+    """Writes the last line of a finished run where a crash has lost it."""
+    if not run.journal("finished"):
+        Journal(run, TrainingState(step=run.result["steps"])).write(**last_line_of(run.result))
 
 
 def stays(entry: Mapping[str, Any], progress: TrainingState) -> bool:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +18,16 @@ from arcwise.config import Config, override
 from arcwise.data import Batch, Loader, Splits
 from arcwise.data.samplers import epoch_order, stream
 from arcwise.data.sources import looks
-from arcwise.errors import ArcwiseError, Interrupted, NotFinite
+from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
 from arcwise.heads import Head
 from arcwise.model import Embedder, has_bf16
 from arcwise.recipes import recipe
-from arcwise.records import Run
+from arcwise.records import Run, claim_folder
 from arcwise.train import finite, results
-from arcwise.train.checkpoint import TrainingState, checkpoints_of, restore_checkpoint, save_checkpoint
+from arcwise.train.checkpoint import checkpoints_of, restore_checkpoint, save_checkpoint
 from arcwise.train.device import device_for, device_name, fast_products, made_current
 from arcwise.train.evaluate import Evaluation, judge
-from arcwise.train.journal import Journal, Listener
+from arcwise.train.journal import Journal, Listener, last_line_of, mend_journal
 from arcwise.train.optim import Average, build_optimiser, prototypes_inside
 from arcwise.train.recording import Recording
 from arcwise.train.schedule import Pace
@@ -36,10 +35,10 @@ from arcwise.train.setup import (
     NOTHING_GIVEN,
     Given,
     build,
-    build_head,
     circumstances,
     fit_to_model,
     images_of,
+    refuse_impossible,
     refuse_without_effect,
     resolve,
     run_folder,
@@ -49,7 +48,7 @@ from arcwise.train.setup import (
 from arcwise.train.signals import Signals
 from arcwise.train.tally import Tally
 
-FEW = 50  # images of a class
+FEW_IMAGES = 50  # of a class
 
 
 def train(
@@ -88,13 +87,13 @@ def train(
     given, place = Given(model, head, data), device_for(device)
     refuse_without_effect(given, settings)
     if head is None:
-        build_head(config.head, config.model.dim, 2)  # a head that cannot be built is refused at once
+        refuse_impossible(config.head, config.model.dim)
     if data is not None:
         config = replace(config, data=replace(config.data, source="given"))
     run = Run(Path(out) if out is not None else run_folder(config, given))
     if not resume:
         run.refuse_existing()
-    run.refuse_strangers()
+    claim_folder(run.path, "run")
     with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         start = Embedder.load(config.init, network=model) if config.init else None
         config = fit_to_model(config, start)
@@ -102,7 +101,9 @@ def train(
         if run.exists():
             given.refuse_others(Run.open(run.path))
             config = same_config(run, config, given)
-            done = run.finished and run.model.is_file()
+            done = run.whole
+            if done:
+                mend_journal(run)
             if done and data is None:  # no images are at hand that could be others
                 return run
             run.sweep()
@@ -119,8 +120,8 @@ def train(
             about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
             Run.create(run.path, dataclasses.asdict(config), **about)
         if listener is None:
-            for note in splits.notes:
-                warnings.warn(note, stacklevel=2)
+            for words in trainer.notes:
+                note(words)
         trainer.fit()
         return trainer.finish()
 
@@ -149,15 +150,16 @@ class Trainer:
         self.optimiser = build_optimiser(self.model, self.head, config.train)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         torch.manual_seed(stream("steps", config.seed))
-        self.progress = restore_checkpoint(run, self.modules, self.optimisers, device) or TrainingState()
+        self.batch = min(config.train.batch, len(splits.train))
+        self.steps = len(splits.train) // self.batch  # in an epoch
+        self.total = self.steps * config.train.epochs
+        found = restore_checkpoint(run, self.modules, self.optimisers, device, total=self.total)
+        self.progress, self.found_notes = found.progress, found.notes
         self.guard = finite.Guard(self.optimiser, self.inside, device)
         self.forward = torch.compile(self.model) if config.train.compile else self.model
         look = self.model.preprocessing
         self.loader = Loader(splits.train, mean=look.mean, std=look.std, config=config.data, device=device)
         self.evaluation = Evaluation(splits, device)
-        self.batch = min(config.train.batch, len(splits.train))
-        self.steps = len(splits.train) // self.batch  # in an epoch
-        self.total = self.steps * config.train.epochs
         heads = [results.model_and_head(both)[1] for both in self.modules.values()]
         self.pace = Pace(config.train, self.optimiser, self.inside, heads, self.steps)
         self.amp = (config.train.amp_cpu if device.type == "cpu" else config.train.amp) and has_bf16(device)
@@ -386,7 +388,7 @@ class Trainer:
         }  # fmt: skip
         mirror = self.config.train.mirror
         result = results.keep_result(self.run, self.final, self.evaluation, facts, self.origin, mirror=mirror)
-        self.journal.write("finished", **{"step": self.progress.step, **result["test"], "seconds": result["seconds"]})
+        self.journal.write(**last_line_of(result))
         return self.run
 
     # ------------------------------------------------------------------------------------ when it goes wrong
@@ -426,10 +428,11 @@ class Trainer:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first step."""
-        few = len(self.splits.train) < FEW * self.splits.train.classes
+        notes = (*self.found_notes, *self.splits.notes)
+        few = len(self.splits.train) < FEW_IMAGES * self.splits.train.classes
         if self.config.recipe != "folder" or not self.config.init or not few:
-            return self.splits.notes
-        return (*self.splits.notes, f"a model to start from and fewer than {FEW} images a class: see recipe finetune.")
+            return notes
+        return (*notes, f"a model to start from and fewer than {FEW_IMAGES} images a class: see recipe finetune.")
 
     def outline(self) -> dict[str, Any]:
         """What a listener needs to know before the first step."""

@@ -229,6 +229,12 @@ def build_head(config: HeadConfig, dim: int, classes: int, given: nn.Module | No
     return given
 
 
+def refuse_impossible(config: HeadConfig, dim: int) -> None:
+    """Raises where a head cannot be built, before anything is loaded; nobody's random numbers are touched."""
+    with torch.random.fork_rng(devices=[]):
+        build_head(config, dim, 2)
+
+
 def has_more_than_psi(head: Head) -> bool:
     """Whether a margin also reshapes other classes or adds a penalty."""
     return any(hasattr(head.margin, name) for name in ("others", "penalty"))

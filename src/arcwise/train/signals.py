@@ -28,6 +28,7 @@ class Signals:
     def note(self, number: int, frame: FrameType | None) -> None:
         """Remembers the first; gives way to the second."""
         if self.asked is not None:
+            signal.signal(number, signal.SIG_IGN)  # a third one changes nothing
             raise KeyboardInterrupt
         self.asked = number
 

@@ -1,0 +1,87 @@
+"""What a folder holds: a run, a comparison, a report, or a stranger's files. Nobody writes into another kind's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from arcwise.errors import ArcwiseError
+from arcwise.records.files import FORMAT, write_json
+from arcwise.schema import Check, anything, many, parse_json, table, text
+
+MARK = ".arcwise.json"  # in a folder that holds a report or figures, and says so
+RUN, TABLE = (
+    table({"format": anything, "config": anything}),
+    table({"recipe": text, "heads": many(text), "metrics": table()}),
+)
+WORDS = {
+    "run": "a run", "comparison": "a comparison", "report": "a report", "strange": "other files", "file": "a file",
+}  # fmt: skip
+
+
+def kind_of_folder(folder: str | Path) -> str:
+    """ "run", "comparison", "report" or "strange"; "file" where it is one, "" where there is nothing yet.
+
+    >>> kind_of_folder("/nowhere")
+    ''
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        return "file"
+    if not folder.is_dir() or all(item.name.startswith(".") and item.name != MARK for item in folder.iterdir()):
+        return ""
+    if (folder / "comparison.json").is_file():
+        return "comparison"
+    if is_run(folder):
+        return "run"
+    return "report" if is_report(folder) else "strange"
+
+
+def is_run(folder: Path) -> bool:
+    """Whether training was started here: its config.json says so, or what else a run has, where that is damaged."""
+    return fits(folder / "config.json", RUN) or (
+        (folder / "config.json").is_file() and (folder / "journal.jsonl").is_file()
+    )
+
+
+def is_report(folder: Path) -> bool:
+    """Whether arcwise wrote a report or figures here; earlier reports are known by their table of numbers."""
+    told = fits(folder / MARK, table({"kind": text}))
+    return told or ((folder / "report.html").is_file() and fits(folder / "metrics.json", TABLE))
+
+
+def fits(path: Path, check: Check) -> bool:
+    """Whether a JSON file is there and as the check wants it."""
+    try:
+        check(parse_json(path.read_bytes()), "")
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def claim_folder(folder: str | Path, kind: str, *, also: tuple[Path, ...] = ()) -> None:
+    """Raises unless a folder may be written into as this kind: it is new, empty or of the kind, or one of `also`.
+
+    Nothing is begun inside of a run or a report either.
+    """
+    folder = Path(folder)
+    whole = folder.resolve()
+    if whole in [place.resolve() for place in also]:
+        return
+    found = kind_of_folder(folder)
+    if found not in ("", kind):
+        raise ArcwiseError(f"{folder} holds {WORDS[found]}, and {WORDS[kind]} needs a folder of its own: choose --out.")
+    for parent in whole.parents:
+        if parent.is_file():
+            raise ArcwiseError(f"{parent} is a file: choose another --out.")
+        if fits(parent / "config.json", RUN) or fits(parent / MARK, table({"kind": text})):
+            raise ArcwiseError(
+                f"{folder} lies inside of {parent}, which is not yours to fill: choose --out "
+                f"{parent.parent / folder.name}, for example."
+            )
+
+
+def mark_report(folder: Path, about: dict[str, Any] | None = None) -> None:
+    """Says in a folder that arcwise's report or figures are in it; a comparison's own folder says so already."""
+    if not (folder / "comparison.json").is_file():
+        write_json(folder / MARK, {"kind": "report", "format": FORMAT, **(about or {})})

@@ -1,0 +1,90 @@
+"""Streams as a command finds them: closed, narrow, a pipe that is gone; and Ctrl-C from the first moment on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arcwise.cli import code_of
+from arcwise.cli.streams import Harmless, harmless, raw_stream
+
+PYTHON = [sys.executable, "-m", "arcwise"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("recipes", 0), ("recipes nothing", 1), ("recipes --nothing", 2)])
+def test_a_closed_stream_changes_no_exit_code(closed, words, code):
+    done = subprocess.run(f"{' '.join(PYTHON)} {words} {closed}", shell=True, capture_output=True, text=True)
+    assert done.returncode == code and "Traceback" not in done.stderr
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path):
+    """With stdout closed the next file that is opened would be number 1, and be printed into."""
+    words = (
+        f"{' '.join(PYTHON)} train digits-2d --set train.epochs=1 --set data.limit=100 --out {tmp_path}/run >&- 2>&-"
+    )
+    assert subprocess.run(words, shell=True).returncode == 0
+    from arcwise.records import Run
+
+    assert Run.open(tmp_path / "run").whole
+
+
+def test_a_pipe_that_nobody_reads_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*PYTHON, "recipes"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_1():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PYTHON, "recipes"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("arcwise: cannot write the result: No space left")
+
+
+def test_a_narrow_locale_prints_what_it_can():
+    narrow = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([*PYTHON, "margins"], env=narrow, capture_output=True)
+    assert done.returncode == 0 and b"Traceback" not in done.stderr and b"arcface" in done.stdout
+
+
+def test_control_characters_of_names_reach_no_terminal(capsys, tmp_path):
+    evil = "\x1b]0;owned\x07\x1b[31m"
+    (tmp_path / f"a{evil}").mkdir()
+    assert code_of(["data", "show", f"folder:{tmp_path}/a{evil}"]) == 1
+    assert code_of([f"verb{evil}"]) == 2
+    said = capsys.readouterr()
+    assert "\x1b" not in said.err + said.out and "\\x1b[31m" in said.err
+    assert harmless("a\tb\n\r\x9b") == "a\tb\n\\x0d\\x9b"
+
+
+def test_what_draws_on_a_terminal_gets_the_stream_below():
+    import io
+
+    below = io.StringIO()
+    above = Harmless(below)  # type: ignore[arg-type]
+    print("\x1b[1m", file=above)
+    print("\x1b[1m", file=raw_stream(above))
+    assert below.getvalue() == "\\x1b[1m\n\x1b[1m\n"
+    assert raw_stream(below) is below
+
+
+@pytest.mark.parametrize("wait", [0.15, 0.25, 0.4, 0.7])
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_ends_a_command_quietly_from_the_first_moment_on(wait, again, tmp_path):
+    words = [*PYTHON, "train", "digits-2d", "--out", str(tmp_path / "run"), "--set", "train.epochs=500"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    time.sleep(wait)
+    child.send_signal(signal.SIGINT)
+    if again:
+        time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=60)
+    if "site.py" in said or "importlib._bootstrap" in said or "runpy" in said:
+        pytest.skip("Python itself had not started yet")
+    assert child.returncode in (130, -signal.SIGINT) and "Traceback" not in said

@@ -1,0 +1,86 @@
+"""Sentences computed from a table: better, worse and open by the metric's own direction, and what most means."""
+
+import math
+
+import pytest
+
+from arcwise.report import conclusions
+from arcwise.study.table import Table
+
+LOW, HIGH, WIDE = [0.1, 0.11, 0.12], [0.3, 0.31, 0.32], [0.1, 0.9, 0.3]  # LOW and HIGH differ clearly, WIDE from none
+
+
+def table(**values):
+    """values[metric] is one list per head, of arcface, softmax and normface as far as they go."""
+    heads = ["arcface", "softmax", "normface"][: len(next(iter(values.values())))]
+    named = {name.replace("_", "-"): dict(zip(heads, many, strict=True)) for name, many in values.items()}
+    return Table(heads=heads, seeds={h: [0, 1, 2] for h in heads}, seconds={}, values=named)
+
+
+@pytest.mark.parametrize(
+    ("metric", "arcface", "softmax", "said"),
+    [
+        ("accuracy", HIGH, LOW, "better"),
+        ("accuracy", LOW, HIGH, "worse"),
+        ("angle_own", LOW, HIGH, "better"),
+        ("angle_own", HIGH, LOW, "worse"),
+        ("conflict_triples_cosine", LOW, HIGH, "better"),
+        ("accuracy", WIDE, LOW, "open"),
+        ("angle_own", WIDE, LOW, "open"),
+    ],
+)
+def test_a_verdict_goes_by_the_direction_that_the_metric_names(metric, arcface, softmax, said):
+    found = table(**{metric: (arcface, softmax)})
+    assert conclusions.verdict(found, metric.replace("_", "-"), "arcface", "softmax") == said
+
+
+def test_the_best_means_are_the_small_ones_where_smaller_is_better():
+    found = table(accuracy=(LOW, HIGH), angle_own=(LOW, HIGH))
+    said = conclusions.best_sentence(found, ["accuracy", "angle-own"])
+    assert "softmax in accuracy, by the head without margin (31.00 %)" in said
+    assert "arcface in mean angle to the own class mean (6.30°)" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"accuracy": (HIGH, LOW), "angle_own": (HIGH, LOW)}, "did not win most of them"),  # one of two is half
+        ({"accuracy": (HIGH, LOW), "angle_own": (WIDE, LOW)}, "did not win most of them"),  # what is open is not won
+        ({"accuracy": (HIGH, LOW), "angle_own": (LOW, HIGH), "unseen_auc": (LOW, HIGH)}, "won most of them"),
+        ({"accuracy": (HIGH, LOW), "angle_own": (HIGH, LOW), "unseen_auc": (WIDE, HIGH)}, "did not win most of them"),
+        ({"accuracy": (HIGH, LOW)}, "won most of them"),
+    ],
+)
+def test_most_is_more_than_half_of_all_comparisons(values, words):
+    found = conclusions.sentences(table(**values), "arcface")
+    counted = next(sentence for sentence in found if sentence.startswith("Of "))
+    assert f"it {words}." in counted
+    assert counted.startswith(f"Of {len(values)} comparisons arcface was clearly better in ")
+
+
+def test_verdicts_are_counted_over_all_rivals():
+    found = conclusions.sentences(table(accuracy=(HIGH, LOW, WIDE), angle_own=(HIGH, LOW, WIDE)), "arcface")
+    counted = next(sentence for sentence in found if sentence.startswith("Of "))
+    assert counted.startswith(
+        "Of 4 comparisons arcface was clearly better in 1, clearly worse in 1, and in 2 the 95 % interval"
+    )
+
+
+def test_a_head_is_clearly_better_only_where_it_beats_every_rival():
+    found = table(accuracy=(HIGH, LOW, LOW), angle_own=(LOW, HIGH, LOW), unseen_auc=(HIGH, LOW, WIDE))
+    first, second = conclusions.answer(found, "arcface", ["accuracy", "angle-own", "unseen-auc"])
+    assert (
+        first
+        == "Arcface is clearly better than softmax and normface in accuracy (31.00 % against 11.00 % and 11.00 %)."
+    )
+    assert second.count("it is better than softmax") == 2 and "than normface" not in second
+    assert second.count("no more is shown") == 2
+
+
+@pytest.mark.parametrize("strange", [math.inf, math.nan])
+def test_a_number_that_is_not_finite_in_one_run_is_not_judged(strange):
+    found = table(accuracy=(HIGH, LOW), unseen_auc=(HIGH, [0.1, strange, 0.1]), angle_own=(LOW, HIGH))
+    assert conclusions.judged_metrics(found) == ["accuracy", "angle-own"]
+    assert conclusions.finite_metrics(found, ["unseen-auc", "packing", "angle-own"]) == ["angle-own"]
+    said = " ".join(conclusions.sentences(found, "arcface"))
+    assert "Of 2 comparisons" in said and "nan" not in said and "unseen" not in said

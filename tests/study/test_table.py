@@ -1,0 +1,76 @@
+"""The table of runs: seeds are paired by their number, and the better of two heads is the one the metric says."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from arcwise.metrics import METRICS, all_metrics
+from arcwise.records import Embeddings, Prototypes
+from arcwise.report.content import number_table
+from arcwise.study.table import Table, table_values
+
+
+def table(values, seeds=None):
+    """A table of values[metric][head], the seeds 0, 1, ... where none are given."""
+    first = next(iter(values.values()))
+    seeds = seeds or {head: list(range(len(many))) for head, many in first.items()}
+    return Table(heads=list(first), seeds=seeds, values=values, seconds={head: [1.0] for head in first})
+
+
+def test_differences_are_taken_seed_by_seed_whatever_their_order():
+    # Seed 7: 0.5 - 0.25, seed 8: 0.75 - 0.375, seed 9: 0.875 - 0.75; the seed 3 of one and 5 of the other stand alone.
+    seeds = {"a": [7, 8, 9, 3], "b": [5, 9, 7, 8]}
+    values = {"accuracy": {"a": [0.5, 0.75, 0.875, 0.0], "b": [1.0, 0.75, 0.25, 0.375]}}
+    gaps = [0.25, 0.375, 0.125]
+    found = table(values, seeds).difference("accuracy", "a", "b")
+    assert found.n == 3 and found.mean == pytest.approx(0.25)
+    half = 4.303 * np.std(gaps, ddof=1) / math.sqrt(3)  # Student's t for two degrees of freedom
+    assert (found.low, found.high) == (pytest.approx(0.25 - half), pytest.approx(0.25 + half))
+    back = table(values, seeds).difference("accuracy", "b", "a")
+    assert back.mean == pytest.approx(-0.25) and back.low == pytest.approx(-found.high)
+
+
+def test_heads_without_a_seed_in_common_have_no_difference():
+    found = table({"accuracy": {"a": [0.5], "b": [0.75]}}, {"a": [0], "b": [1]}).difference("accuracy", "a", "b")
+    assert found.n == 0 and math.isnan(found.mean) and not found.clear
+
+
+def test_the_best_head_has_the_smallest_mean_where_smaller_is_better():
+    values = {"accuracy": {"a": [0.9, 0.8], "b": [0.7, 0.9]}, "angle-own": {"a": [0.5, 0.4], "b": [0.2, 0.6]}}
+    found = table(values)
+    assert found.best("accuracy") == "a" and found.best("angle-own") == "b"
+    assert found.best("accuracy", ["b"]) == "b" and found.best("angle-own", ["a"]) == "a"
+    assert number_table(found, list(values), "", "t").strong == {(0, 1), (1, 2)}
+
+
+def test_the_file_for_machines_says_which_way_is_better_and_pairs_by_seed():
+    values = {"accuracy": {"a": [0.5, 1.0], "b": [0.75, 0.25]}, "pairs-eer": {"a": [0.5, 0.25], "b": [0.0, math.inf]}}
+    written = table_values(table(values, {"a": [0, 1], "b": [1, 0]}), "own")
+    assert json.loads(json.dumps(written, allow_nan=False)) == written
+    found = written["metrics"]
+    assert (found["accuracy"]["better"], found["pairs-eer"]["better"]) == ("higher", "lower")
+    gap = found["accuracy"]["differences"]["b - a"]  # seed 0: 0.25 - 0.5, seed 1: 0.75 - 1
+    assert (gap["mean"], gap["low"], gap["high"], gap["n"]) == (-0.25, -0.25, -0.25, 2)
+    assert found["pairs-eer"]["heads"]["b"]["values"] == [0.0, None] and written["seeds"] == {"a": [0, 1], "b": [1, 0]}
+
+
+def test_every_metric_gets_worse_in_the_direction_it_names():
+    """Classes that are tight and far apart beside classes that are neither."""
+    random, y = np.random.default_rng(0), np.repeat(np.arange(4), 12)
+    near = np.ones(6) + 0.25 * np.eye(6)  # directions ten degrees apart
+
+    def measured(centres, spread):
+        def drawn(rows):
+            x = rows[y] + spread * random.standard_normal((len(y), 6))
+            return Embeddings(x, y, names=tuple("abcd"))
+
+        return all_metrics(drawn(centres[:4]), drawn(centres[[4, 5, 4, 5]] + centres[[0, 1, 2, 3]]),
+                           Prototypes(centres[:4]))  # fmt: skip
+
+    good, bad = measured(np.eye(6), 0.1), measured(near, 1.0)
+    assert set(good) == set(METRICS) == set(bad)
+    for name, metric in METRICS.items():
+        better = good[name] > bad[name] if metric.better == "higher" else good[name] < bad[name]
+        assert better, (name, good[name], bad[name])
