@@ -42,7 +42,7 @@ class Breaker:
     def draw(self, seed: int, verb: str | None = None) -> Fault:
         """A fault of a seed."""
         random = Random(f"disk {verb} {seed}")
-        verb = verb or random.choice([name for name, writer in WRITERS.items() for _ in range(writer.share)])
+        verb = verb or random.choice([name for name, one in WRITERS.items() if not one.long for _ in range(one.share)])
         fault = random.choice([name for name in FAULTS if self.calls(verb, name)])
         return Fault(verb, fault, random.randrange(self.calls(verb, fault)))
 

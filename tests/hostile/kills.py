@@ -36,6 +36,8 @@ class Writer:
     limits: tuple[str, ...] = ()
     result: Callable[[Path], object] = lambda folder: None
     share: int = 1
+    apart: bool = False  # as a process of its own, which imports everything first
+    long: bool = False  # too long for every test run
 
 
 def weights(*runs: str) -> Callable[[Path], object]:
@@ -90,6 +92,13 @@ WRITERS: dict[str, Writer] = {
                     result=weights("new"), share=6),
     "compare": Writer(line=f"compare digits-2d --heads softmax,arcface --seeds 1 --workers 1 --data folder:pictures "
                            f"{SMALL} --out new", result=weights("new/*-seed?"), share=3),
+    "compare, two workers": Writer(line=f"compare digits-2d --heads softmax,arcface --seeds 1 --workers 2 "
+                                        f"--data folder:pictures {SMALL} --out new", result=weights("new/*-seed?"),
+                                   long=True),
+    "evaluate, apart": Writer(line="evaluate run --again", needs=("pictures", "run"), result=files("run/metrics.json"),
+                              share=2, apart=True, long=True),
+    "train, apart": Writer(line=f"train digits-2d --data folder:pictures {SMALL} --out new", again="--resume",
+                           result=weights("new"), share=2, apart=True, long=True),
     "evaluate": Writer(line="evaluate run --again", needs=("pictures", "run"), result=files("run/metrics.json"),
                        share=2),
     "figures": Writer(line="figures run --svg", needs=("pictures", "run"), limits=("few_pictures",),
@@ -133,7 +142,7 @@ class Butcher:
             folder = self.place(verb)
             ended = self.zygote.run(**self.wanted(verb, folder, ""), events=str(folder / "events"))
             assert ended["status"] == 0, (folder / "err").read_text()
-            events = int((folder / "events").read_text())
+            events = 0 if WRITERS[verb].apart else int((folder / "events").read_text())
             self.known[verb] = Undisturbed(events, ended["seconds"], told(WRITERS[verb].result(folder)))
             shutil.rmtree(folder)
         return self.known[verb]
@@ -150,7 +159,7 @@ class Butcher:
         tokens = f"{WRITERS[verb].line} {more}".split()
         env = {"ARCWISE_DATA": str(folder / "cache"), "HOME": str(folder)}
         return {"tokens": tokens, "cwd": str(folder), "env": env, "out": str(folder / "out"),
-                "err": str(folder / "err"), "limits": WRITERS[verb].limits}  # fmt: skip
+                "err": str(folder / "err"), "limits": WRITERS[verb].limits, "apart": WRITERS[verb].apart}  # fmt: skip
 
     def draw(self, seed: int, verb: str | None = None) -> Kill:
         """A kill of a seed."""
@@ -158,7 +167,8 @@ class Butcher:
         verb = verb or random.choice([name for name, writer in WRITERS.items() for _ in range(writer.share)])
         by = random.choice(list(SIGNALS))
         alone = self.undisturbed(verb)
-        return Kill(verb, by, random.randrange(alone.events) if random.random() < 0.6 else round(random.random(), 4))
+        inside = random.random() < 0.6 and not WRITERS[verb].apart
+        return Kill(verb, by, random.randrange(alone.events) if inside else round(random.random(), 4))
 
     def attempt(self, kill: Kill) -> tuple[str, str | None]:
         """How the command ended, and what is wrong afterwards, if anything."""
@@ -170,7 +180,7 @@ class Butcher:
             errors = (folder / "err").read_text(errors="replace")
             if ended["seconds"] > alone.seconds + PATIENCE:
                 return end, f"hang: it took {ended['seconds']:.0f} s to end"
-            if "Traceback" in errors and kill.by != "interrupt twice":  # a second Ctrl-C meets Python's own end
+            if "Traceback" in errors:
                 return end, f"traceback: {' | '.join(errors.splitlines()[-3:])}"
             half = [f"{path.relative_to(folder)}: {why}" for path in shown(folder) if (why := why_half(path))]
             if half:

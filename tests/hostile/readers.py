@@ -137,6 +137,15 @@ def comparison_tabulated(folder: Path, kit: Any) -> object:
     return str(comparison_table(Comparison.open(folder / "comparison")))
 
 
+def report_known(folder: Path, kit: Any) -> object:
+    """What a folder is taken for, and whether a report may be written into it again."""
+    from arcwise.records.folders import claim_folder, kind_of_folder
+
+    kind = kind_of_folder(folder / "report")
+    claim_folder(folder / "report", "report")
+    return kind
+
+
 def study(folder: Path, kit: Any) -> object:
     """The text of a report, without its pictures."""
     from arcwise.report.content import content, title
@@ -207,8 +216,12 @@ def checkpoint(folder: Path, kit: Any) -> object:
     """The state of training that is put back."""
     from arcwise.train.checkpoint import restore_checkpoint
 
-    progress = restore_checkpoint(Run(folder / "unfinished"), kit.modules, kit.optimisers, kit.device)
-    return progress, {name: module.state_dict() for name, module in kit.modules.items()}, kit.optimiser.state_dict()
+    found = restore_checkpoint(Run(folder / "unfinished"), kit.modules, kit.optimisers, kit.device, total=kit.total)
+    return (
+        found.progress,
+        {name: module.state_dict() for name, module in kit.modules.items()},
+        kit.optimiser.state_dict(),
+    )
 
 
 def best_weights(folder: Path, kit: Any) -> object:
@@ -358,6 +371,10 @@ READERS: dict[str, Reader] = {
                                     needs=("comparison",), share=5, may_write=("comparison/metrics.json",)),
     "comparison, in a report": Reader(file="comparison/comparison.json", family="json", read=study,
                                       needs=("comparison",), share=3),
+    "mark of a report": Reader(file="report/.arcwise.json", family="json", read=report_known, needs=("report",),
+                               share=30),
+    "numbers of a report": Reader(file="report/metrics.json", family="json", read=report_known, needs=("report",),
+                                  share=5),
     "model": Reader(file="run/model.safetensors", family="tensors", read=model, needs=("run",), share=50, exact=True),
     "checkpoint": Reader(file=STEP, family="tensors", read=checkpoint, needs=("unfinished",), share=30, exact=True,
                          prepare=trainer),
@@ -385,6 +402,8 @@ READERS: dict[str, Reader] = {
                              exact=True, may_write=("cache/folders/*",)),
     "decoded states": Reader(file="cache/folders/*/state.u8", family="bytes", read=decoded, needs=("cache",), share=15,
                              exact=True, may_write=("cache/folders/*",)),
+    "decoded sums": Reader(file="cache/folders/*/sums.u4", family="bytes", read=decoded, needs=("cache",), share=15,
+                           exact=True, may_write=("cache/folders/*",)),
     "decoded, about": Reader(file="cache/folders/*/about.json", family="json", read=decoded, needs=("cache",), share=5,
                              exact=True, may_write=("cache/folders/*",)),
     "table": Reader(file="table/labels.csv", family="cells", read=table, needs=("table",), share=60),

@@ -4,6 +4,7 @@ pictures/      images of six classes, 8 x 8         table/        the same kind 
 run/           trained on them, finished            comparison/   two heads, one seed
 unfinished/    the run as it was before its end     images/       one image in each format
 cache/         decoded pictures, a fetched set      insight/      checkpoints in torch's own form
+    report/        a folder that says it is a report
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def make_templates(root: Path) -> Path:
     """The folder, once all templates are in it; $ARCWISE_DATA is its folder `cache`."""
     from arcwise.compare import compare
     from arcwise.measure import measure, measure_epochs
+    from arcwise.records.folders import mark_report
     from arcwise.train import train
 
     make_pictures(root / "pictures")
@@ -50,6 +52,9 @@ def make_templates(root: Path) -> Path:
             Path("unfinished", name).unlink()
         make_fetched(Path("cache"))
         make_insight(Path("insight"))
+        mark_report(Path("report"))
+        shutil.copyfile("comparison/metrics.json", "report/metrics.json")
+        Path("report/report.html").write_text("<p>a report</p>")
     return root
 
 

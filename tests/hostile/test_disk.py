@@ -29,19 +29,18 @@ def complaint(fault, wrong):
     return f"{wrong}\n    again: {tuple(fault)!r},  # into DISK of tests/hostile/found.py"
 
 
-@pytest.mark.parametrize("verb", WRITERS)
+@pytest.mark.parametrize("verb", [name for name, writer in WRITERS.items() if not writer.long])
 def test_a_failing_disk_is_told_in_words_and_spoils_nothing(verb, breaker):
-    for seed in range(2):
+    for seed in range(2 if verb in ("train", "evaluate", "embed", "data show") else 1):
         fault = breaker.draw(seed, verb)
         wrong = breaker.attempt(fault)[1]
         assert wrong is None, complaint(fault, wrong)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [name for name, (_, _, lasting, half) in FAULTS.items() if lasting and not half])
 def test_the_library_makes_the_disk_fail(fault, breaker):
     """The oracle itself: what is refused from the first call on is noticed."""
-    if breaker.calls("embed", fault) and not fault.startswith("short"):
-        assert breaker.attempt(Fault("embed", fault, 0))[0] == "exit 1"
+    assert breaker.calls("embed", fault) and breaker.attempt(Fault("embed", fault, 0))[0] == "exit 1"
 
 
 @pytest.mark.parametrize("fault", DISK, ids=str)

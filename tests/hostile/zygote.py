@@ -24,8 +24,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PRELOADED = (
-    "arcwise.cli", "arcwise.compare", "arcwise.report.make", "arcwise.report.margins_page", "arcwise.train.loop",
-    "matplotlib.pyplot", "matplotlib.backends.backend_agg", "hostile.limits",
+    "arcwise.__main__", "arcwise.cli", "arcwise.compare", "arcwise.report.make", "arcwise.report.margins_page",
+    "arcwise.train.loop", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "hostile.limits",
 )  # fmt: skip
 
 
@@ -138,6 +138,8 @@ def become(wanted: dict[str, Any]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(wanted["cwd"])
     os.environ.update(wanted.get("env", {}))
+    if wanted.get("apart"):
+        os.execv(sys.executable, [sys.executable, "-m", "arcwise", *wanted["tokens"]])
     sys.argv = ["arcwise", *wanted["tokens"]]
     if "fault" in wanted:
         from hostile.shim import set_fault
@@ -148,9 +150,9 @@ def become(wanted: dict[str, Any]) -> None:
     with contextlib.ExitStack() as stack:
         for name in wanted.get("limits", ()):
             stack.enter_context(getattr(importlib.import_module("hostile.limits"), name)())
-        from arcwise.cli import main
+        from arcwise.__main__ import main
 
-        main(wanted["tokens"])
+        main()
 
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
