@@ -6,19 +6,44 @@ that relative sources are found.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from arcwise.records import Comparison, Embeddings, Prototypes, Run
-from hostile.limits import SECONDS, no_network, short_training
-from hostile.templates import SETTINGS
+from hostile.limits import SECONDS
+from hostile.read_files import (
+    best_weights,
+    checkpoint,
+    decoded,
+    embeddings,
+    embeddings_measured,
+    fetched,
+    image,
+    insight,
+    model,
+    prototypes,
+    snapshots,
+    table,
+    table_loaded,
+    trainer,
+)
+from hostile.read_runs import (
+    comparison_doors,
+    comparison_tabulated,
+    epochs,
+    journal,
+    journal_resumed,
+    measured,
+    printed_result,
+    report_known,
+    resumed,
+    run_doors,
+    splits_of_templates,
+    study,
+    unfinished_doors,
+    whole_report,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,299 +63,6 @@ class Reader:
     seconds: float = SECONDS
     may_write: tuple[str, ...] = ()
     prepare: Callable[[Path], Any] = lambda folder: None
-
-
-# ---------------------------------------------------------------------------------------------- Runs and comparisons
-
-
-def run_doors(folder: Path, kit: Any) -> object:
-    """All that a Run says of itself."""
-    run = Run.open(folder / "run")
-    return run.settings, run.head, run.given, run.resume_command, run.finished, run.metrics, run.result
-
-
-def unfinished_doors(folder: Path, kit: Any) -> object:
-    """What is said of a Run that is to be gone on with."""
-    from arcwise.config import override
-    from arcwise.recipes import recipe
-    from arcwise.train.setup import NOTHING_GIVEN, same_config
-
-    run = Run.open(folder / "unfinished")
-    NOTHING_GIVEN.refuse_others(run)
-    kit.refuse_others(run)
-    return same_config(run, override(recipe("digits-2d"), SETTINGS)), run.resume_command, run.finished
-
-
-def splits_of_templates(folder: Path) -> Any:
-    """The images that the Run was trained on."""
-    from arcwise.config import override
-    from arcwise.data import load
-    from arcwise.recipes import recipe
-
-    return load(override(recipe("digits-2d"), SETTINGS).data)
-
-
-def printed_result(folder: Path, kit: Any) -> object:
-    """What `arcwise train` prints at the end."""
-    from arcwise.cli.train import print_result
-
-    with printed() as out:
-        print_result(Run.open(folder / "run"), as_json=False)
-        print_result(Run.open(folder / "run"), as_json=True)
-    return out.getvalue()
-
-
-@contextlib.contextmanager
-def printed() -> Iterator[io.StringIO]:
-    """What is printed while it is entered."""
-    out, before = io.StringIO(), sys.stdout
-    sys.stdout = out
-    try:
-        yield out
-    finally:
-        sys.stdout = before
-
-
-def measured(folder: Path, kit: Any) -> object:
-    """The numbers of a Run, measured again where the file is not whole."""
-    from arcwise.measure import measure
-
-    return measure(Run.open(folder / "run"))
-
-
-def epochs(folder: Path, kit: Any) -> object:
-    """The Dunn indices of a Run's snapshots."""
-    from arcwise.study.subject import epoch_indices
-
-    return epoch_indices(Run.open(folder / "run"), "test")
-
-
-def journal(folder: Path, kit: Any) -> object:
-    """The journal, and what is drawn of it."""
-    from arcwise.figures.training import curve_of
-
-    run = Run.open(folder / "run")
-    return run.journal(), [curve_of("a", [run, run], key, 2.0) for key in ("loss", "accuracy", "angle_own")]
-
-
-def journal_resumed(folder: Path, kit: Any) -> object:
-    """The journal as training takes it up."""
-    from arcwise.train.checkpoint import TrainingState
-    from arcwise.train.journal import Journal
-
-    Journal(Run.open(folder / "unfinished"), TrainingState(step=1)).write("steps", step=2, loss=1.0)
-    return Run.open(folder / "unfinished").journal("steps")
-
-
-def comparison_doors(folder: Path, kit: Any) -> object:
-    """All that a comparison says of itself."""
-    from arcwise.study.subject import runs_of, unfinished_notes
-
-    found = Comparison.open(folder / "comparison")
-    return found.heads, found.seeds, found.finished_runs(), unfinished_notes([found.path]), list(runs_of([found.path]))
-
-
-def comparison_tabulated(folder: Path, kit: Any) -> object:
-    """The table that `compare` writes."""
-    from arcwise.study.table import comparison_table
-
-    return str(comparison_table(Comparison.open(folder / "comparison")))
-
-
-def report_known(folder: Path, kit: Any) -> object:
-    """What a folder is taken for, and whether a report may be written into it again."""
-    from arcwise.records.folders import claim_folder, kind_of_folder
-
-    kind = kind_of_folder(folder / "report")
-    claim_folder(folder / "report", "report")
-    return kind
-
-
-def study(folder: Path, kit: Any) -> object:
-    """The text of a report, without its pictures."""
-    from arcwise.report.content import content, title
-    from arcwise.report.make import subject_of
-    from arcwise.study.table import table_values
-
-    about = subject_of(folder / ("comparison" if (folder / "comparison").is_dir() else "run"))
-    return title(about), str(about.table), table_values(about.table, ""), len(content(about, {}, [], None))
-
-
-def whole_report(folder: Path, kit: Any) -> object:
-    """The report, all but its films."""
-    from arcwise.figures.canvas import CLASS_COLOURS
-    from arcwise.report.blocks import Viewer
-    from arcwise.report.content import content, title
-    from arcwise.report.make import figures, subject_of, view_words
-    from arcwise.report.page import page_html
-    from arcwise.report.paper import paper_pdf
-    from arcwise.study.viewer import viewer_data
-
-    about, out = subject_of(folder / "run"), folder / "report"
-    pictures = figures(about, out, tell=lambda what: None)
-    blocks = content(about, pictures, [], Viewer(viewer_data(about, CLASS_COLOURS), view_words(about)))
-    return len(page_html(title(about), "", blocks, out)), len(paper_pdf(title(about), "", blocks, out))
-
-
-def resumed(folder: Path, kit: Any) -> object:
-    """Training gone on with, at its last step."""
-    from arcwise.train import train
-
-    with short_training():
-        run = train("digits-2d", folder / "unfinished", settings=SETTINGS, resume=True, device="cpu",
-                    listener=lambda event: None)  # fmt: skip
-    return run.result["test"]
-
-
-# ---------------------------------------------------------------------------------------------- tensors
-
-
-def model(folder: Path, kit: Any) -> object:
-    """The Embedder, one embedding of it, and what `arcwise embed` asks it."""
-    from arcwise.cli.embed import data_config
-    from arcwise.errors import ArcwiseError
-    from arcwise.model import Embedder
-
-    found = Embedder.load(folder / "run" / "model.safetensors")
-    look = found.preprocessing
-    if look.side <= 64:
-        pixels = np.zeros((1, look.side, look.side, look.channels), np.uint8)
-        found.encode(pixels)
-    for part in ("all", "test"):
-        with contextlib.suppress(ArcwiseError):
-            data_config(found, "folder:pictures", part)
-    return found.fingerprint, found.names, found.about, found.config, look
-
-
-def trainer(folder: Path) -> Any:
-    """Network, head and optimiser of the unfinished Run."""
-    import torch
-
-    from arcwise.train.loop import Trainer
-
-    run = Run.open(folder / "unfinished")
-    return Trainer(run, run.settings, splits_of_templates(folder), device=torch.device("cpu"))
-
-
-def checkpoint(folder: Path, kit: Any) -> object:
-    """The state of training that is put back."""
-    from arcwise.train.checkpoint import restore_checkpoint
-
-    found = restore_checkpoint(Run(folder / "unfinished"), kit.modules, kit.optimisers, kit.device, total=kit.total)
-    return (
-        found.progress,
-        {name: module.state_dict() for name, module in kit.modules.items()},
-        kit.optimiser.state_dict(),
-    )
-
-
-def best_weights(folder: Path, kit: Any) -> object:
-    """The best weights that are put back."""
-    from arcwise.train.results import put_best
-
-    put_best(Run(folder / "unfinished"), kit.final, kit.progress.best_epoch)
-    return kit.final.state_dict()
-
-
-def embeddings(folder: Path, kit: Any) -> object:
-    """The record."""
-    return Embeddings.load(folder / "run" / "embeddings" / "test.safetensors")
-
-
-def embeddings_measured(folder: Path, kit: Any) -> object:
-    """The numbers that `arcwise evaluate` gives of two files and a Run's centres."""
-    from arcwise.metrics.summary import all_metrics, finite_or_null
-
-    run = Run(folder / "run")
-    return finite_or_null(all_metrics(run.embeddings("test"), run.embeddings("unseen"), run.prototypes()))
-
-
-def prototypes(folder: Path, kit: Any) -> object:
-    """The record."""
-    found = Prototypes.load(folder / "run" / "prototypes" / "final.safetensors")
-    return found, found.scale, found.linear, found.head.label
-
-
-def snapshots(folder: Path, kit: Any) -> object:
-    """The snapshots as a film and the interactive view take them."""
-    from arcwise.figures.canvas import CLASS_COLOURS
-    from arcwise.report.make import animation_track, subject_of
-    from arcwise.study.viewer import viewer_data
-
-    about = subject_of(folder / "run")
-    return len(viewer_data(about, CLASS_COLOURS)), animation_track(about, about.heads[0], "test") is None
-
-
-# ---------------------------------------------------------------------------------------------- images and their caches
-
-
-def fetched(folder: Path, kit: Any) -> object:
-    """A public set from the cache; nothing else may give it."""
-    from arcwise.data.fetch import fetch_arrays
-
-    with no_network():
-        return fetch_arrays("cifar100", data_dir=folder / "cache")
-
-
-def decoded(folder: Path, kit: Any) -> object:
-    """The pictures from the folder's cache."""
-    from arcwise.data import load
-
-    found = load("folder:pictures", size=8, data_dir=folder / "cache")
-    return [(name, np.asarray(part.pixels), part.y, part.names, part.files) for name, part in found.parts.items()]
-
-
-def table(folder: Path, kit: Any) -> object:
-    """The images that a CSV names."""
-    from arcwise.data.folder import list_images
-
-    found = list_images(folder / "table")
-    return found, found.names
-
-
-def table_loaded(folder: Path, kit: Any) -> object:
-    """The same, decoded."""
-    from arcwise.data import load
-
-    found = load(f"folder:{folder / 'table'}", size=8, data_dir=folder / "cache", test=0.3)
-    return [np.asarray(part.pixels).shape for part in found.parts.values()]
-
-
-class Looker:
-    """An Encoder that only looks: the mean of each channel."""
-
-    dim, fingerprint = 3, "looker"
-
-    def __init__(self) -> None:
-        from arcwise.records import Preprocessing
-
-        self.preprocessing = Preprocessing(side=8, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
-
-    def encode(self, pixels: np.ndarray) -> np.ndarray:
-        return pixels.mean(axis=(1, 2), dtype=np.float32)
-
-
-def image(name: str) -> Callable[[Path, Any], object]:
-    """A reader of one image, as bytes and as a file."""
-
-    def read(folder: Path, kit: Any) -> object:
-        from arcwise.embed import embed
-
-        path = folder / "images" / name
-        return embed(Looker(), [path.read_bytes(), path]).x
-
-    return read
-
-
-def insight(name: str) -> Callable[[Path, Any], object]:
-    """A reader of one checkpoint of insightface."""
-
-    def read(folder: Path, kit: Any) -> object:
-        from arcwise.model import Embedder
-
-        return Embedder.load(folder / "insight" / name).config
-
-    return read
 
 
 IMAGES = (

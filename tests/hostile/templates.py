@@ -4,7 +4,7 @@ pictures/      images of six classes, 8 x 8         table/        the same kind 
 run/           trained on them, finished            comparison/   two heads, one seed
 unfinished/    the run as it was before its end     images/       one image in each format
 cache/         decoded pictures, a fetched set      insight/      checkpoints in torch's own form
-    report/        a folder that says it is a report
+report/        a folder that says it is one
 """
 
 from __future__ import annotations
