@@ -34,9 +34,8 @@ def test_a_damaged_file_is_read_or_refused_in_words(name, bench):
     assert not findings, summary(findings)
 
 
-@pytest.mark.parametrize("number", range(len(FILES)))
-def test_what_was_found_in_files_stays_mended(number, bench):
-    name, edits = FILES[number]
+@pytest.mark.parametrize(("name", "edits"), FILES, ids=[f"{name} {at}" for at, (name, _) in enumerate(FILES)])
+def test_what_was_found_in_files_stays_mended(name, edits, bench):
     finding = bench(name).attempt(edits)[1]
     assert finding is None, summary([finding])
 
