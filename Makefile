@@ -32,8 +32,10 @@ layers: $(READY)
 
 check: quick test
 
+# All long proofs, or one part of the hostile ones: make soak PART=files, commands, kills or disk.
+# tests/hostile/counts.py says how to ask for more cases, other seeds, and the counts as JSON.
 soak: $(READY)
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(if $(PART),-s tests/hostile/test_$(PART).py)
 
 # Small bugs planted one at a time; lists those that no test notices. PART=metrics, N=80.
 mutants: $(READY)

@@ -136,14 +136,18 @@ def silhouette(x: np.ndarray, y: np.ndarray, distance: str) -> float:
 
 
 def davies_bouldin(x: np.ndarray, y: np.ndarray, distance: str) -> float:
-    """mean over classes of the largest (S_i + S_j)/M_ij  (Davies & Bouldin 1979)."""
+    """mean over classes of the largest (S_i + S_j)/M_ij  (Davies & Bouldin 1979).
+
+    Of classes in one place the quotient is infinite, or 0 where neither has an extent.
+    """
     classes = list(groups(x, y, distance).values())
     centres = [centroid(members, distance) for members in classes]
     S = [extent(members, "mean", distance) for members in classes]
     worst = []
     for i in range(len(classes)):
         others = [j for j in range(len(classes)) if j != i]
-        worst.append(max((S[i] + S[j]) / between_points(centres[i], centres[j], distance) for j in others))
+        apart = {j: between_points(centres[i], centres[j], distance) for j in others}
+        worst.append(max((S[i] + S[j]) / apart[j] if apart[j] else math.inf if S[i] + S[j] else 0.0 for j in others))
     return math.fsum(worst) / len(worst)
 
 
@@ -236,10 +240,13 @@ def best_share(score: Sequence[float], same: Sequence[bool]) -> Fraction:
 
 
 def retrieval(x: np.ndarray, y: np.ndarray, k: Sequence[int]) -> tuple[dict[int, float], float, float]:
-    """recall@k, R-precision and MAP@R over the queries that have others of their class  (Musgrave et al. 2020)."""
+    """recall@k, R-precision and MAP@R over the queries that have others of their class  (Musgrave et al. 2020).
+
+    Among equally near ones, those of other classes come first.
+    """
     recall, r_precision, map_at_r, queries = dict.fromkeys(k, 0), Fraction(0), Fraction(0), 0
     for q in range(len(x)):
-        others = sorted((j for j in range(len(x)) if j != q), key=lambda j: -cosine(x[q], x[j]))
+        others = sorted((j for j in range(len(x)) if j != q), key=lambda j: (-cosine(x[q], x[j]), y[j] == y[q]))
         hits = [bool(y[j] == y[q]) for j in others]
         R = sum(hits)
         if not R:
@@ -250,6 +257,16 @@ def retrieval(x: np.ndarray, y: np.ndarray, k: Sequence[int]) -> tuple[dict[int,
         r_precision += Fraction(sum(hits[:R]), R)
         map_at_r += sum((Fraction(sum(hits[: i + 1]), i + 1) for i in range(R) if hits[i]), Fraction(0)) / R
     return {depth: n / queries for depth, n in recall.items()}, float(r_precision / queries), float(map_at_r / queries)
+
+
+def nearest_neighbour_accuracy(x: np.ndarray, y: np.ndarray) -> float:
+    """The share of samples that are nearer to another of their class than to any of other classes."""
+    right = 0
+    for q in range(len(x)):
+        scores = [(cosine(x[q], x[j]), bool(y[j] == y[q])) for j in range(len(x)) if j != q]
+        best = max(score for score, _ in scores)
+        right += all(own for score, own in scores if score == best)
+    return right / len(x)
 
 
 # ------------------------------------------------------------------------------------------ known and unseen classes
@@ -268,16 +285,29 @@ def centre_angles(row: Sequence[float], centres: np.ndarray) -> list[float]:
     return [min(angle(row, sub) for sub in np.atleast_2d(centre)) for centre in centres]
 
 
+def lead(row: Sequence[float], centres: np.ndarray, own: int) -> float:
+    """How much farther the nearest centre of another class is than the own one, in angle; infinite without others."""
+    angles = centre_angles(row, centres)
+    return min((far for label, far in enumerate(angles) if label != own), default=math.inf) - angles[own]
+
+
+def named(row: Sequence[float], centres: np.ndarray, own: int) -> bool:
+    """Whether the own centre is nearer than that of any other class."""
+    scores = [max(cosine(row, sub) for sub in np.atleast_2d(centre)) for centre in centres]
+    return all(scores[own] > score for label, score in enumerate(scores) if label != own)
+
+
 def open_auroc(known: np.ndarray, unseen: np.ndarray, centres: np.ndarray) -> float:
     return auc([best_centre(row, centres)[0] for row in known], [best_centre(row, centres)[0] for row in unseen])
 
 
 def detection_rate(known: np.ndarray, y: np.ndarray, unseen: np.ndarray, centres: np.ndarray, fpr: float) -> float:
     """The most known samples named rightly by any threshold that at most `fpr` of the unseen reach  (Phillips 2011)."""
-    inside, outside = [best_centre(row, centres) for row in known], [best_centre(row, centres)[0] for row in unseen]
+    scores, outside = ([best_centre(row, centres)[0] for row in rows] for rows in (known, unseen))
+    right = [named(row, centres, own) for row, own in zip(known, y, strict=True)]
     rates = [
-        Fraction(sum(bool(s >= t and label == own) for (s, label), own in zip(inside, y, strict=True)), len(inside))
-        for t in cuts([s for s, _ in inside], outside)
+        Fraction(sum(bool(s >= t and ok) for s, ok in zip(scores, right, strict=True)), len(scores))
+        for t in cuts(scores, outside)
         if accepted(outside, t) <= Fraction(str(fpr))
     ]
     return float(max(rates))

@@ -1,0 +1,66 @@
+"""Cases that failed once, as the long runs print them: they are tried again with every test."""
+
+from __future__ import annotations
+
+# A reader, and the edits of its file.
+FILES: list[tuple[str, tuple]] = [
+    # nested too deeply for Python's own reader
+    ("config", (("put", (), "100000 deep"),)),
+    ("journal", (("line", 3, ("put", (), "100000 deep")),)),
+    ("prototypes", (("meta text", "head", "100000 deep"),)),
+    # types that numpy does not have, or that the record does not hold
+    ("embeddings", (("tensor", "y", "F8_E4M3"),)),
+    ("fetched set", (("tensor", "test_x", "F8_E8M0"),)),
+    ("prototypes", (("tensor", "w", "BF16"),)),
+    ("prototypes", (("tensor", "w", "C64"),)),
+    ("prototypes", (("tensor", "w", "bool"),)),
+    ("embeddings", (("tensor", "x", "scalar"),)),
+    ("embeddings", (("meta", "names", ("put", (2,), "1e9")),)),
+    ("model", (("meta", "names", ("put", (2,), "two point zero")),)),
+    # a flipped bit, and a range of zeros, that nobody noticed
+    ("model", (("flip", 9994, 2),)),
+    ("embeddings", (("flip", 69, 5),)),
+    ("prototypes", (("flip", 326, 2),)),
+    ("checkpoint", (("flip", 98589, 5),)),
+    ("checkpoint", (("zero", 694747, 851464),)),
+    ("best weights", (("flip", 36208, 7),)),
+    ("fetched set", (("flip", 298, 3),)),
+    ("decoded pixels", (("flip", 285, 0),)),
+    ("decoded pixels", (("cut", 4),)),
+    # values that were used without a look
+    ("best weights", (("tensor", "embedder.backbone.body.1.weight", "renamed"),)),
+    ("checkpoint, resumed", (("meta", "progress", ("put", ("seconds",), "texts")),)),
+    ("model", (("meta", "about", ("put", ("config",), "its list")),)),
+    ("model", (("meta", "about", ("put", ("config", "data"), "its table")),)),
+    ("config, in a report", (("put", ("versions",), "a lone surrogate"),)),
+    ("result, printed", (("put", ("test",), "texts"),)),
+    ("result, printed", (("put", ("seconds",), "lines"),)),
+    ("result, printed", (("put", ("validation", "accuracy"), "null"),)),
+    ("result, printed", (("drop", ("test", "angle_own")),)),
+    ("result, printed", (("drop", ("device",)),)),
+    ("result, in a report", (("put", ("images",), "texts"),)),
+    ("result, in a report", (("put", ("epochs",), "a lone surrogate"),)),
+    ("result, in a report", (("put", ("parameters",), "nulls"),)),
+    ("metrics, in a report", (("put", ("classes", 0), "5e-324"),)),
+    ("epochs", (("put", ("values", 1, "dunn-nearest-mean-cosine-95"), "ragged"),)),
+    ("epochs", (("put", ("values", 1, "dunn-nearest-mean-angle-95"), "its text"),)),
+    ("comparison", (("put", ("heads",), "nulls"),)),
+    ("comparison", (("extra", ("heads",), "2**63"),)),
+    ("comparison", (("extra", ("seeds",), "many"),)),
+    ("comparison", (("extra", ("seeds",), "markup"),)),
+]
+
+# Command lines, in the sandbox.
+COMMANDS: list[list[str]] = [
+    ["compare", "digits-2d", "--set", "train.epochs=1", "--out", "unfinished"],
+    ["compare", "folder", "--out", "insight", "--workers", "1"],
+    ["embed", "run", "digits", "--out", "run/config.json"],
+]
+
+# Kills: the verb, by what, and when: a number of things done to files, or a share of the time.
+KILLS: list[tuple[str, str, int | float]] = [
+    ("train", "interrupt twice", 69),
+]
+
+# Failing disks: the verb, what goes wrong, and at which call.
+DISK: list[tuple[str, str, int]] = []
