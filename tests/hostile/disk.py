@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from random import Random
@@ -25,24 +24,17 @@ class Breaker:
     """Runs commands on a failing disk; the butcher's zygote has the library that makes it fail."""
 
     def __init__(self, butcher: Butcher):
-        self.butcher, self.counts = butcher, dict[str, dict[int, int]]()
+        self.butcher = butcher
 
     def calls(self, verb: str, fault: str) -> int:
         """How many calls of the kinds that the fault refuses a command makes."""
-        if verb not in self.counts:
-            folder = self.butcher.place(verb)
-            count = folder.parent / f"{folder.name}.count"
-            told_to = {"folder": str(folder), "fault": "broken", "at": -1, "count": str(count)}
-            ended = self.butcher.zygote.run(**self.butcher.wanted(verb, folder, ""), fault=told_to)
-            assert ended["status"] == 0, (folder / "err").read_text()
-            self.counts[verb] = {int(kind): seen for kind, seen in json.loads(count.read_text()).items()}
-            shutil.rmtree(folder)
-        return sum(seen for kind, seen in self.counts[verb].items() if kind & FAULTS[fault][0])
+        calls = self.butcher.undisturbed(verb).calls
+        return sum(seen for kind, seen in calls.items() if kind & FAULTS[fault][0])
 
     def draw(self, seed: int, verb: str | None = None) -> Fault:
         """A fault of a seed."""
         random = Random(f"disk {verb} {seed}")
-        verb = verb or random.choice([name for name, one in WRITERS.items() if not one.long for _ in range(one.share)])
+        verb = verb or random.choice([name for name, one in WRITERS.items() if not one.apart for _ in range(one.share)])
         fault = random.choice([name for name in FAULTS if self.calls(verb, name)])
         return Fault(verb, fault, random.randrange(self.calls(verb, fault)))
 
@@ -55,6 +47,8 @@ class Breaker:
             end = f"exit {ended['status']}"
             errors = (folder / "err").read_text(errors="replace")
             wrong = self.wrong_with(ended["status"], errors, folder)
+            if wrong is None and "Input/output error" in errors and ended["status"] == 0:
+                return "left out", None  # an image that could not be read, and that is told
             if wrong is None and ended["status"] == 0:
                 wrong = self.wrong_result(fault.verb, folder, alone.result)
             return end, wrong or self.butcher.gone_on_with(fault.verb, folder, alone)

@@ -107,7 +107,8 @@ WRITERS: dict[str, Writer] = {
                      result=files("comparison/report.*", "comparison/figures/*"), share=2),
     "embed": Writer(line="embed run folder:pictures --out new.safetensors", needs=("pictures", "run"),
                     result=files("new.safetensors"), share=2),
-    "margins": Writer(line="margins --page new.md", needs=(), limits=("few_margins",), result=files("new.md", "new/*")),
+    "margins": Writer(line="margins --page new.md", needs=(), limits=("few_margins",), result=files("new.md", "new/*"),
+                      long=True),
     "data show": Writer(line="data show folder:pictures --set data.size=8 --data-dir fresh", result=decoded_pixels,
                         share=2),
 }  # fmt: skip
@@ -122,11 +123,15 @@ class Kill(NamedTuple):
 
 
 class Undisturbed(NamedTuple):
-    """What a command does when it is left alone: things to files, seconds, and its result."""
+    """What a command does when it is left alone: things to files, seconds, its result, and calls by their kinds.
+
+    Calls are counted where the zygote has the library of a failing disk.
+    """
 
     events: int
     seconds: float
     result: str
+    calls: dict[int, int]
 
 
 class Butcher:
@@ -140,10 +145,14 @@ class Butcher:
         """The command left alone, once."""
         if verb not in self.known:
             folder = self.place(verb)
-            ended = self.zygote.run(**self.wanted(verb, folder, ""), events=str(folder / "events"))
+            events, calls = (folder.parent / f"{folder.name}.{name}" for name in ("events", "calls"))
+            fault = {"folder": str(folder), "fault": "broken", "at": -1, "count": str(calls)}
+            counted = {"events": str(events)} | ({"fault": fault} if "LD_PRELOAD" in self.zygote.environment else {})
+            ended = self.zygote.run(**self.wanted(verb, folder, ""), **counted)
             assert ended["status"] == 0, (folder / "err").read_text()
-            events = 0 if WRITERS[verb].apart else int((folder / "events").read_text())
-            self.known[verb] = Undisturbed(events, ended["seconds"], told(WRITERS[verb].result(folder)))
+            seen, kinds = (json.loads(path.read_text()) if path.exists() else None for path in (events, calls))
+            by_kind = {int(kind): count for kind, count in (kinds or {}).items()}
+            self.known[verb] = Undisturbed(seen or 0, ended["seconds"], told(WRITERS[verb].result(folder)), by_kind)
             shutil.rmtree(folder)
         return self.known[verb]
 
@@ -180,7 +189,7 @@ class Butcher:
             errors = (folder / "err").read_text(errors="replace")
             if ended["seconds"] > alone.seconds + PATIENCE:
                 return end, f"hang: it took {ended['seconds']:.0f} s to end"
-            if "Traceback" in errors:
+            if "Traceback" in errors and (not WRITERS[kill.verb].apart or "in main" in errors):  # Python itself starts
                 return end, f"traceback: {' | '.join(errors.splitlines()[-3:])}"
             half = [f"{path.relative_to(folder)}: {why}" for path in shown(folder) if (why := why_half(path))]
             if half:

@@ -46,6 +46,8 @@ def furnish(root: Path, templates: Path) -> None:
     (stranger / "metrics.json").write_text('{"theirs": 1}\n')
     (stranger / "report.html").write_text("<p>theirs</p>\n")
     (stranger / "notes.md").write_text(NOTES)
+    for name in ("$x$", "<b>&", "a\nb", "\udcff", "#let"):
+        shutil.copytree(root / "pictures" / "a", root / "odd" / name)
     os.mkfifo(root / "pipe")
     (root / "loop").mkdir()
     (root / "loop" / "again").symlink_to("..")

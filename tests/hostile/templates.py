@@ -23,7 +23,7 @@ CLASSES = "abcdef"
 SIDE = 8
 SETTINGS = (
     "data.source=folder:pictures", "data.unseen=e-f", "data.size=8", "data.validation=0.2", "data.test=0.3",
-    "train.epochs=2", "train.batch=6", "train.snapshots=true", "train.patience=2", "train.checkpoint_every=0",
+    "train.epochs=2", "train.batch=10", "train.snapshots=true", "train.patience=2", "train.checkpoint_every=0",
     "train.journal_every=1", "train.ema=0.9",
 )  # fmt: skip
 HEADS = "softmax-bias,arcface:m=0.3,s=8"

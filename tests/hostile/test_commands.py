@@ -11,7 +11,7 @@ from hostile.found import COMMANDS
 from hostile.running import fault_report, judge, run_apart, run_here
 from hostile.sandbox import Sandbox
 
-AT_ONCE, PROCESSES = 300, 4
+AT_ONCE, PROCESSES = 120, 2
 
 
 @pytest.fixture(scope="module")

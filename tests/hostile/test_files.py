@@ -11,7 +11,7 @@ from hostile.found import FILES
 from hostile.readers import READERS
 from hostile.templates import no_waiting
 
-AT_ONCE = 1_000  # cases of all readers that every test run tries
+AT_ONCE = 600  # cases of all readers that every test run tries
 
 
 @pytest.fixture

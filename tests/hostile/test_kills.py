@@ -24,10 +24,9 @@ def complaint(kill, wrong):
 
 @pytest.mark.parametrize("verb", [name for name, writer in WRITERS.items() if not writer.long])
 def test_a_command_that_is_ended_leaves_nothing_half_and_goes_on(verb, butcher):
-    for seed in range(2 if verb == "train" else 1):
-        kill = butcher.draw(seed, verb)
-        wrong = butcher.attempt(kill)[1]
-        assert wrong is None, complaint(kill, wrong)
+    kill = butcher.draw(0, verb)
+    wrong = butcher.attempt(kill)[1]
+    assert wrong is None, complaint(kill, wrong)
 
 
 @pytest.mark.parametrize("kill", KILLS, ids=str)

@@ -40,7 +40,8 @@ NO_PLACES = ("", " ", "\udcff", "ü ber/run", "new\nline", "run\x1b[1m", "to the
     ~/x ~nobody/x /proc/self/nothing
 """))  # fmt: skip
 SOURCES = split("""
-    digits digits[0-4] folder:pictures folder:table synthetic:classes=4,per_class=6 folder:pictures[a-c]
+    digits digits[0-4] folder:pictures folder:table folder:odd synthetic:classes=4,per_class=6
+    folder:pictures[a-c]
 """)  # fmt: skip
 NO_SOURCES = ("folder:\udcff", "folder:" + "y" * 300, "folder: ", "folder:a b", *split("""
     mnist cifar10[0-4] fashion-mnist cifar100 folder folder: folder:nowhere folder:run folder:stranger folder:file.txt

@@ -33,6 +33,7 @@ class Zygote:
     """The process, as the tests see it."""
 
     def __init__(self, **environment: str):
+        self.environment = environment
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
         told = {
             **os.environ,
