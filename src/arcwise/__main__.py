@@ -21,14 +21,13 @@ def main() -> None:
             signal.signal(signal.SIGINT, interrupt)
         from arcwise.cli import code_of
 
-        code = code_of()
+        sys.exit(code_of())
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.write(2, b"arcwise: stopped.\n")
-        code = 130
-    if signal.getsignal(signal.SIGINT) is interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left that would have to be told
-    sys.exit(code)
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left that could be stopped
 
 
 if __name__ == "__main__":  # processes that are spawned import this file too

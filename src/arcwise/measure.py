@@ -8,7 +8,9 @@ from arcwise.errors import ArcwiseError
 from arcwise.metrics.identification import class_table, confusion, nearest_prototype
 from arcwise.metrics.summary import DUNN, METRICS, all_metrics, definitions, dunn_indices, dunn_name, finite_or_null
 from arcwise.records import Embeddings, Prototypes, Run, read_json, write_json
+from arcwise.schema import many, nothing_or, number, table, text
 
+EPOCHS_KEPT = table({"definitions": text, "of": many(text), "values": many(table(rest=nothing_or(number())))})
 CLASSES_LISTED = 1000  # classes at most of which a confusion matrix is kept
 
 
@@ -25,7 +27,7 @@ def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
     run = run if isinstance(run, Run) else Run.open(run)
     _ = run.result  # what is not finished cannot be measured
     known = {} if again else kept_metrics(run)
-    if known.get("definitions") == definitions() and is_whole(known.get("measured")):
+    if known.get("definitions") == definitions() and is_whole(known):
         return known
     test, unseen, centres = evidence_of(run)
     try:
@@ -48,11 +50,11 @@ def kept_metrics(run: Run) -> dict[str, Any]:
         return {}
 
 
-def is_whole(found: Any) -> bool:
-    """Whether these are numbers by name, as measuring writes them."""
-    if not isinstance(found, dict) or not found or not found.keys() <= METRICS.keys():
-        return False
-    return all(value is None or isinstance(value, int | float) for value in found.values())
+def is_whole(known: dict[str, Any]) -> bool:
+    """Whether these are numbers by name, as measuring writes them, with a square matrix of as many classes."""
+    found, matrix = known.get("measured", {}), known.get("confusion", [])
+    square = all(len(row) == len(matrix) for row in matrix) and len(known.get("classes", [])) <= len(matrix)
+    return bool(found) and found.keys() <= METRICS.keys() and square
 
 
 def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes]:
@@ -83,11 +85,9 @@ def known_epochs(run: Run, part: str, names: list[str]) -> list[dict[str, float 
     """The indices that were kept, if they are of these snapshots, by today's definitions, and whole."""
     wanted = {dunn_name(*variant) for variant in DUNN}
     try:
-        known = read_json(run.path / f"epochs-{part}.json")
+        known = read_json(run.path / f"epochs-{part}.json", EPOCHS_KEPT)
     except ArcwiseError:
         return None
-    values = known.get("values")
-    if (known.get("of"), known.get("definitions")) != (names, definitions()):
-        return None
-    whole = isinstance(values, list) and all(isinstance(e, dict) and wanted <= e.keys() for e in values)
-    return values if whole and len(values) == len(names) else None  # type: ignore[arg-type]
+    values = known["values"]
+    current = (known["of"], known["definitions"]) == (names, definitions()) and len(values) == len(names)
+    return values if current and all(wanted <= e.keys() for e in values) else None

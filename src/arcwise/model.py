@@ -24,12 +24,12 @@ from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
 from arcwise.networks import in_evaluation, own_config, refuse_own
 from arcwise.records import FORMAT, Preprocessing, Run, errors_name, meta_json
-from arcwise.schema import many, table, text
-from arcwise.weights import TORCH_DTYPES, load_tensors, refuse_not_finite, save_tensors, tensor_entry
+from arcwise.schema import many, table, text, truth
+from arcwise.weights import TORCH_DTYPES, load_tensors, put_state, refuse_not_finite, save_tensors, tensor_entry
 
 IMAGES_AT_ONCE = 512
 # What else a model's file tells: the configuration it was trained with.
-ABOUT_MODEL = table(may={"config": table(may={"data": table(), "train": table()})})
+ABOUT_MODEL = table(may={"config": table(may={"data": table({"source": text}), "train": table(may={"mirror": truth})})})
 
 
 class Neck(nn.Module):
@@ -176,7 +176,8 @@ class Embedder(nn.Module):
             config = from_values(ModelConfig, meta_json(meta, "model", table(), without="{}"), where="model.")
             config = replace(config, pretrained=False)  # its weights are here: nothing is fetched for it
             model = cls(config, preprocessing=look, names=names, about=about, network=network)
-            return put_weights(model, weights).to(device)
+            put_state(model, weights, model.config.backbone)
+            return model.eval().to(device)
 
 
 def has_bf16(device: torch.device) -> bool:
@@ -206,16 +207,6 @@ def earlier_framing(about: Mapping[str, Any]) -> dict[str, str]:
     return {"fit": "crop", "resample": "bicubic"}
 
 
-def put_weights(model: Embedder, weights: dict[str, Tensor]) -> Embedder:
-    """The model with these weights, every one of them used."""
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        first = " ".join(str(error).split()[:40])
-        raise ArcwiseError(f"its weights do not fit {model.config.backbone}: {first} ...") from None
-    return model.eval()
-
-
 def from_checkpoint(path: Path) -> Embedder:
     """The Embedder of an insightface backbone checkpoint."""
     found = read_insightface(path)
@@ -227,4 +218,5 @@ def from_checkpoint(path: Path) -> Embedder:
     )
     with errors_name(path):
         refuse_not_finite(found.weights)
-        return put_weights(model, found.weights)
+        put_state(model, found.weights, model.config.backbone)
+    return model.eval()

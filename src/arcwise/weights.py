@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
 from arcwise.records import Entry, write_tensors
@@ -52,6 +52,15 @@ def as_torch(name: str, tensor: Stored, path: Path) -> Tensor:
     aligned = tensor.content.ctypes.data % kind.itemsize == 0
     flat = torch.from_numpy(tensor.content if aligned else tensor.content.copy())
     return (flat.view(kind) if len(flat) else torch.empty(0, dtype=kind)).reshape(tensor.shape)
+
+
+def put_state(module: nn.Module, weights: Mapping[str, Tensor], owner: str) -> None:
+    """Gives a module these weights, every one of them used, or says in few words which do not fit their owner."""
+    try:
+        module.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        first = " ".join(str(error).split()[:40])
+        raise ArcwiseError(f"its weights do not fit {owner}: {first} ...") from None
 
 
 def refuse_not_finite(weights: Mapping[str, Tensor]) -> None:

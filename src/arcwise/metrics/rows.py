@@ -105,8 +105,10 @@ def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, unit: boo
 
 
 def has_twins(x: Float[np.ndarray, "n d"]) -> bool:
-    """Whether two rows are equal."""
-    return len(np.unique(row_bytes(x))) < len(x)
+    """Whether two rows are equal. Three columns tell at once, nearly always, that none are."""
+    a, b, c = (x[:, i].astype(np.float64) for i in (0, x.shape[1] // 2, -1))
+    key = a + 1.6180339887 * b + 2.7182818284 * c  # the same for equal rows
+    return len(np.unique(key)) < len(x) and len(np.unique(row_bytes(x))) < len(x)
 
 
 def row_bytes(x: Float[np.ndarray, "n d"]) -> np.ndarray:

@@ -17,19 +17,26 @@ from arcwise.records.files import FORMAT, read_json, tensors_are_whole, write_js
 from arcwise.records.folders import claim_folder
 from arcwise.records.lock import locked
 from arcwise.records.prototypes import Prototypes
-from arcwise.schema import MOST, anything, nothing_or, number, parse_json, table, text, whole
+from arcwise.schema import MOST, anything, many, nothing_or, number, parse_json, table, text, whole
 
 ABOUT_RUN = table(
     {"format": anything},
     {"config": table(), "head": table(), "given": table(rest=text), "versions": table(), "images": nothing_or(text),
      "resume": text, "network": nothing_or(text), "seed": whole(0, 2**64)},
 )  # fmt: skip
-JUDGED = table(rest=nothing_or(number()))  # accuracy, loss, angles
+ANGLE = nothing_or(number(0.0, 3.2))
+JUDGED = table({"accuracy": number(0.0, 1.0), "loss": nothing_or(number()), "angle_own": ANGLE, "angle_other": ANGLE})
 RESULT = table(
-    {"test": JUDGED, "steps": whole(0), "seconds": number(0.0)},
-    {"validation": JUDGED, "epochs": whole(0), "images": whole(0), "parameters": whole(0), "device": text,
-     "seed": whole(0, 2**64), "model": text, "broken_images": whole(0)},
+    {"test": JUDGED, "steps": whole(0), "seconds": number(0.0), "epochs": whole(0), "images": whole(0),
+     "parameters": whole(0), "device": text},
+    {"validation": JUDGED, "seed": whole(0, 2**64), "model": text, "broken_images": whole(0)},
 )  # fmt: skip
+SHARE = number(0.0, 1.0)
+METRICS_KEPT = table(may={
+    "measured": table(rest=nothing_or(number())), "definitions": text, "confusion": many(many(whole(0))),
+    "classes": many(table({"name": text, "n": whole(0), "recall": SHARE, "precision": SHARE, "f1": SHARE,
+                           "mistaken_for": text})),
+})  # fmt: skip
 LINE = table({"kind": text}, {"step": whole(0, MOST)})
 # What measuring adds to metrics.json; older Runs have the results of training in the same file.
 MEASURED = ("measured", "measured_version", "definitions", "confusion", "classes")
@@ -147,7 +154,7 @@ class Run:
     def metrics(self) -> dict[str, Any]:
         """What was measured after training, and by which definitions; empty before."""
         path = self.path / "metrics.json"
-        return {key: v for key, v in read_json(path).items() if key in MEASURED} if path.is_file() else {}
+        return {k: v for k, v in read_json(path, METRICS_KEPT).items() if k in MEASURED} if path.is_file() else {}
 
     def keep_metrics(self, metrics: dict[str, Any]) -> None:
         """Puts what was measured into metrics.json, beside the result of training where an older Run has it there."""

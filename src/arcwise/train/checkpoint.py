@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from arcwise.errors import ArcwiseError
 from arcwise.records import FORMAT, Run, errors_name, meta_json
 from arcwise.schema import Check, Unfit, many, number, table, truth, whole
-from arcwise.weights import load_tensors, refuse_not_finite, save_tensors
+from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors
 
 KEPT = 2
 CPU_STATE = 5056  # bytes of torch's random state
@@ -94,11 +94,8 @@ def restore_checkpoint(
             notes.append(f"{error} It is now called {aside.name}, and the checkpoint before it is taken.")
             continue
         for key, module in modules.items():
-            try:
-                module.load_state_dict(below(tensors, key))
-            except RuntimeError as error:
-                first = " ".join(str(error).split()[:40])
-                raise ArcwiseError(f"{path} does not fit this run: {first} ... Choose another --out.") from None
+            with errors_name(path):
+                put_state(module, below(tensors, key), "this run")
         for name, optimiser in optimisers.items():
             restore_optimiser(optimiser, below(tensors, name))
         restore_random(tensors, device)

@@ -9,9 +9,9 @@ from torch import nn
 
 from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder
-from arcwise.records import Embeddings, Run, write_json
+from arcwise.records import Embeddings, Run, errors_name, write_json
 from arcwise.train.evaluate import Evaluation, judge, prototypes_of, snapshot_rows
-from arcwise.weights import load_tensors, save_tensors
+from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors
 
 
 def model_and_head(both: nn.Module) -> tuple[Embedder, Head | LinearHead]:
@@ -76,4 +76,7 @@ def put_best(run: Run, both: nn.Module, epoch: int) -> None:
     """Gives the network and the head the weights of that epoch."""
     path = run.path / "checkpoints" / f"best-{epoch:04d}.safetensors"
     if path.is_file():
-        both.load_state_dict(load_tensors(path)[0])
+        weights, _ = load_tensors(path)
+        with errors_name(path):
+            refuse_not_finite(weights)
+            put_state(both, weights, "this run")
