@@ -194,6 +194,7 @@ def run_tests(part: str, mutant: Mutant | None, place: Path, known: dict[str, fl
         os.dup2(quiet, 2)
     import pytest
 
+    # After the tests, which import the package as its users do: pytest imports a file by its path, past its package.
     files = [str(place / mutant.file)] if mutant else [str(path) for path in changed_files(part, place / "arcwise")]
     tests = [str(ROOT / "tests" / name) for name in PARTS[part][1]]
     words = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
@@ -202,7 +203,7 @@ def run_tests(part: str, mutant: Mutant | None, place: Path, known: dict[str, fl
     watch = Watch(known, Path(mutant.file).stem if mutant else "")
     code = 3
     try:
-        code = int(pytest.main([*words, *files, *tests], plugins=[watch]))
+        code = int(pytest.main([*words, *tests, *files], plugins=[watch]))
         origin = Path(sys.modules["arcwise"].__file__ or "")
         assert origin.is_relative_to(place), f"the tests met {origin}"
     except BaseException:
@@ -238,7 +239,7 @@ class Watch:
     def pytest_collectreport(self, report) -> None:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            self.failed[report.nodeid] = str(crash.message if crash else report.longrepr)[-300:]
+            self.failed[report.nodeid] = crash.message[:300] if crash else str(report.longrepr)[-300:]
 
 
 def wait_for(child: int, limit: float) -> int | None:
