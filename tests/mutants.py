@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import importlib
 import json
@@ -54,15 +55,16 @@ OPPOSITES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "
              "left": "right", "right": "left"}  # fmt: skip
 LONG = 8.0  # seconds; a test that takes longer is left out
 SLOWER = 4.0  # times as long as the tests take without a bug, plus a quarter of a minute, before they are ended
-NO_VERDICT = (3, 4, 5)  # pytest's exit codes where it, and no test, failed
+NOTHING_FAILED, NO_VERDICT = (0, 5), (3, 4)  # pytest's exit codes: 5 is no test at all, 3 and 4 are failures of its own
+WARM = ["beartype.door", "hypothesis", "jaxtyping", "matplotlib.pyplot", "pytest", "scipy.stats", "sklearn.metrics",
+        "sklearn.neighbors", "torch", "triton.language"]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tests said ("noticed", "slow" or "lives"), after how long, which failed, and the seconds of each."""
+    """What the tests said ("noticed", "slow" or "lives"), which of them failed, and the seconds of each."""
 
     verdict: str
-    spent: float
     failed: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -158,31 +160,56 @@ def changed_files(part: str, package: Path) -> list[Path]:
     return [file for path in named for file in (sorted(path.glob("*.py")) if path.is_dir() else [path])]
 
 
+def test_files(part: str) -> list[Path]:
+    """The files of a part's tests."""
+    named = [ROOT / "tests" / name for name in PARTS[part][1]]
+    return [file for path in named for file in (sorted(path.glob("test_*.py")) if path.is_dir() else [path])]
+
+
 def offset(lines: list[str], line: int, column: int) -> int:
     """Where a place of the syntax tree is, in bytes."""
     return sum(len(text.encode()) for text in lines[: line - 1]) + column
 
 
-def tried(part: str, mutant: Mutant | None, place: Path, known: dict[str, float], *, show: bool = False) -> Outcome:
-    """What the tests say of a mutant; None is no mutant. Of the tests that are known, with the seconds they take."""
-    if mutant is not None:
-        (place / mutant.file).write_text(mutant.source, encoding="utf-8")
-    began = time.monotonic()
+def tried(part: str, mutant: Mutant, place: Path, known: dict[str, float] | None, *, show: bool = False) -> Outcome:
+    """What the tests say of a mutant: those that are known, with the seconds they take, or all."""
+    (place / mutant.file).write_text(mutant.source, encoding="utf-8")
+    files = [*test_files(part), place / mutant.file]
+    first = [file for file in files if Path(mutant.file).stem in file.stem]
+    stages = [first, [file for file in files if file not in first]] if len(first) > 1 else [files]
+    outcome = Outcome("lives")
+    for stage in stages:
+        if stage and outcome.verdict == "lives":
+            outcome = met(stage, place, known, show=show)
+    shutil.copy2(ROOT / "src" / mutant.file, place / mutant.file)
+    return outcome
+
+
+def known_tests(part: str, place: Path) -> dict[str, float]:
+    """The tests of a part that pass in good time where there is no bug, and the seconds they take."""
+    # Examples after the tests, which import the package as its users do: pytest imports a file by its path alone.
+    alone = met([*test_files(part), *changed_files(part, place / "arcwise")], place)
+    known = {test: spent for test, spent in alone.seconds.items() if spent < LONG and test not in alone.failed}
+    for test in alone.seconds.keys() - known.keys():
+        print(f"  left out, {'fails even so' if test in alone.failed else 'long'}: {test}", flush=True)
+    return known
+
+
+def met(files: list[Path], place: Path, known: dict[str, float] | None = None, *, show: bool = False) -> Outcome:
+    """What the tests and examples of some files say of the package in a folder: the known ones, until one fails."""
     child = os.fork()
     if child == 0:
-        run_tests(part, mutant, place, known, show=show)
-    code = wait_for(child, SLOWER * sum(known.values()) + 15.0 if known else 3600.0)
-    spent = time.monotonic() - began
-    if mutant is not None:
-        shutil.copy2(ROOT / "src" / mutant.file, place / mutant.file)
-    told = json.loads((place / "told.json").read_text()) if code is not None and code >= 0 else {}
+        run_tests(files, place, known, show=show)
+    code = wait_for(child, 3600.0 if known is None else SLOWER * sum(known.values()) + 15.0)
+    if code is None or code < 0:
+        return Outcome("slow" if code is None else "noticed")
     if code in NO_VERDICT:
-        raise SystemExit(f"the tests of {part} cannot be run: see --only {mutant.number if mutant else 0}.")
-    return Outcome("slow" if code is None else "lives" if code == 0 else "noticed", spent, **told)
+        raise SystemExit(f"the tests cannot be run: pytest ended with {code}; --only shows what it says.")
+    return Outcome("lives" if code in NOTHING_FAILED else "noticed", **json.loads((place / "told.json").read_text()))
 
 
-def run_tests(part: str, mutant: Mutant | None, place: Path, known: dict[str, float], *, show: bool) -> None:
-    """In a process of its own: the tests of a part against the package in a folder; leaves with their exit code."""
+def run_tests(files: list[Path], place: Path, known: dict[str, float] | None, *, show: bool) -> None:
+    """In a process of its own: some tests against the package in a folder; leaves with their exit code."""
     os.setsid()
     os.chdir(ROOT)
     sys.dont_write_bytecode = True
@@ -194,16 +221,13 @@ def run_tests(part: str, mutant: Mutant | None, place: Path, known: dict[str, fl
         os.dup2(quiet, 2)
     import pytest
 
-    # After the tests, which import the package as its users do: pytest imports a file by its path, past its package.
-    files = [str(place / mutant.file)] if mutant else [str(path) for path in changed_files(part, place / "arcwise")]
-    tests = [str(ROOT / "tests" / name) for name in PARTS[part][1]]
     words = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
-    words += ["-m", "not slow and not gpu and not browser", *(["-x"] if mutant else [])]
+    words += ["-m", "not slow and not gpu and not browser", *(["-x"] if known or show else [])]
     words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the plugins are warm
-    watch = Watch(known, Path(mutant.file).stem if mutant else "")
+    watch = Watch(known)
     code = 3
     try:
-        code = int(pytest.main([*words, *tests, *files], plugins=[watch]))
+        code = int(pytest.main([*words, *map(str, files)], plugins=[watch]))
         origin = Path(sys.modules["arcwise"].__file__ or "")
         assert origin.is_relative_to(place), f"the tests met {origin}"
     except BaseException:
@@ -217,20 +241,17 @@ def run_tests(part: str, mutant: Mutant | None, place: Path, known: dict[str, fl
 class Watch:
     """A plugin of pytest: puts the known tests in order, and keeps how long each took and which failed."""
 
-    def __init__(self, known: dict[str, float], stem: str):
-        self.known, self.stem = known, stem
+    def __init__(self, known: dict[str, float] | None):
+        self.known = known
         self.seconds: dict[str, float] = {}
         self.failed: dict[str, str] = {}
 
     def pytest_collection_modifyitems(self, items: list) -> None:
-        if self.known:
-            items[:] = sorted((item for item in items if item.nodeid in self.known), key=self.rank)
-
-    def rank(self, item) -> tuple[bool, bool, str, float]:
-        """Examples first, then the file that bears the mutant's name; the tests of a file stay together."""
-        file = Path(item.path)
-        others = file.is_relative_to(ROOT) and self.stem not in file.stem
-        return others, file.is_relative_to(ROOT), str(file), self.known[item.nodeid]
+        if self.known is not None:
+            known = self.known
+            items[:] = sorted(
+                (item for item in items if item.nodeid in known), key=lambda item: (item.path, known[item.nodeid])
+            )
 
     def pytest_runtest_logreport(self, report) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
@@ -244,13 +265,14 @@ class Watch:
 
 def wait_for(child: int, limit: float) -> int | None:
     """The exit code of a child, or None where it took too long and was ended, with all that it had started."""
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
+    until, done, status = time.monotonic() + limit, 0, 0
+    while not done and time.monotonic() < until:
         time.sleep(0.05)
-    os.killpg(child, signal.SIGKILL)
+        done, status = os.waitpid(child, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if done:
+        return os.waitstatus_to_exitcode(status)
     os.waitpid(child, 0)
     return None
 
@@ -258,7 +280,7 @@ def wait_for(child: int, limit: float) -> int | None:
 def warm_up() -> None:
     """Brings what every child needs into memory once; the package itself is each child's own."""
     os.environ |= {"OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1", "MPLBACKEND": "Agg"}
-    for name in ["hypothesis", "matplotlib.pyplot", "scipy.stats", "sklearn.metrics", "torch", "triton.language"]:
+    for name in WARM:
         importlib.import_module(name)
 
 
@@ -279,14 +301,8 @@ def main() -> None:
             every = mutants_of(part)
             some = every if args.n >= len(every) else random.Random(args.seed).sample(every, args.n)
             some = [every[args.only]] if args.only is not None else sorted(some, key=lambda mutant: mutant.number)
-            alone = tried(part, None, place, {}, show=args.only is not None)
-            known = {test: spent for test, spent in alone.seconds.items() if spent < LONG and test not in alone.failed}
-            for test in alone.seconds.keys() - known.keys():
-                print(f"  left out, {'fails even so' if test in alone.failed else 'long'}: {test}", flush=True)
-            print(
-                f"{part}: {len(every)} mutants, {len(some)} of them tried; the tests take {alone.spent:.0f} s",
-                flush=True,
-            )
+            known = None if args.only is not None else known_tests(part, place)
+            print(f"{part}: {len(every)} mutants, {len(some)} of them tried", flush=True)
             for mutant in some:
                 outcome = tried(part, mutant, place, known, show=args.only is not None)
                 about = {key: getattr(mutant, key) for key in ("number", "file", "line", "was", "now")}
