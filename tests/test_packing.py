@@ -16,7 +16,7 @@ from arcwise.packing import (
     log_cap_share,
     random_smallest_angle,
     sphere_mean,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
