@@ -32,6 +32,21 @@ VARIANTS = {
 STEEPEST = {"sphereface": 4.0, "sphereface 1.7": 1.7, "combined 1.4": 1.4}
 
 
+# What the papers use.
+PAPERS = {
+    "sphereface": {"m": 4}, "cosface": {"m": 0.35}, "arcface": {"m": 0.5}, "combined": {"m1": 1, "m2": 0.3, "m3": 0.2},
+    "adaface": {"m": 0.4, "h": 0.333, "t_alpha": 0.01}, "magface": {"l_a": 10, "u_a": 110, "l_m": 0.45, "u_m": 0.8},
+    "elastic-arcface": {"m": 0.5, "std": 0.05}, "elastic-cosface": {"m": 0.35, "std": 0.05},
+    "curricularface": {"m": 0.5, "t_alpha": 0.01}, "mv-softmax": {"m": 0.35, "t": 1.2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_margin_is_by_itself_that_of_its_paper(name):
+    for parameter, value in PAPERS[name].items():
+        assert float(getattr(MARGINS[name](), parameter)) == pytest.approx(value), parameter
+
+
 def sharp_adaface():
     margin = margins.AdaFace()
     margin.mean.fill_(20.0)
