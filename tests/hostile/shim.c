@@ -45,7 +45,7 @@ static int under_descriptor(int fd) {
     ssize_t n = readlink(link, path, sizeof path - 1);
     if (n < 0) return 0;
     path[n] = 0;
-    return under(path);
+    return path[0] == '/' && under(path); /* pipes and sockets are no files */
 }
 
 /* Whether this one fails; errno is set. */
