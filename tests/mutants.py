@@ -53,7 +53,7 @@ SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mul
 OPPOSITES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax", "argmax": "argmin",
              "floor": "ceil", "ceil": "floor", "sin": "cos", "cos": "sin", "minimum": "maximum", "maximum": "minimum",
              "left": "right", "right": "left"}  # fmt: skip
-LONG = 8.0  # seconds; a test that takes longer is left out
+LONG = 15.0  # seconds; a test that takes longer is left out
 SLOWER = 4.0  # times as long as the tests take without a bug, plus a quarter of a minute, before they are ended
 NOTHING_FAILED, NO_VERDICT = (0, 5), (3, 4)  # pytest's exit codes: 5 is no test at all, 3 and 4 are failures of its own
 WARM = ["beartype.door", "hypothesis", "jaxtyping", "matplotlib.pyplot", "pytest", "scipy.stats", "sklearn.metrics",

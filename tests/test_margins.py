@@ -247,6 +247,10 @@ def test_a_class_without_samples_has_the_margin_of_the_rarest():
     assert margins_from_counts([0, 7, 7]).tolist() == pytest.approx([0.5, 0.5, 0.5])
 
 
+def test_the_commonest_class_may_have_no_margin_at_all():
+    assert margins_from_counts([1, 16, 256], low=0.0, high=0.3).tolist() == pytest.approx([0.3, 0.1, 0.0])
+
+
 def test_a_users_own_margin_needs_one_class():
     class Half(torch.nn.Module):
         def forward(self, cos_y, *, norm, y):

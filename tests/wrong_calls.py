@@ -105,6 +105,8 @@ BUILD = {
     "combined m1 below 1": lambda: arcwise.margins.Combined(0.9, 0.0, 0.0),
     "magface bounds crossed": lambda: arcwise.margins.MagFace(l_a=100.0, u_a=10.0),
     "magface bounds equal": lambda: arcwise.margins.MagFace(l_a=10.0, u_a=10.0),
+    "filter below every cosine": lambda: arcwise.margins.NoiseFilter(above=-1.5),
+    "filter above every cosine": lambda: arcwise.margins.NoiseFilter(above=1.5),
     "adaface t_alpha": lambda: arcwise.margins.AdaFace(t_alpha=2.0),
     "per-class of wrong length": lambda: head(margin=arcwise.margins.ArcFace([0.1, 0.2])),
     "per-class negative": lambda: arcwise.margins.CosFace([0.1, -0.2]),
