@@ -21,7 +21,7 @@ from arcwise.metrics import METRICS
 from arcwise.metrics.spread import difference
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-import demo
+import demo  # pyright: ignore[reportMissingImports]
 
 NUMBERS = ("angle-own", "dunn-nearest-diameter-unit-95", "open-auroc")
 OTHERS = ("softmax", "normface")
