@@ -32,10 +32,12 @@ RESULT = table(
      "parameters": whole(0), "device": text},
     {"validation": JUDGED, "seed": whole(0, 2**64), "model": text, "broken_images": whole(0)},
 )  # fmt: skip
+CLASS_ROW = table({
+    "name": text, "n": whole(0), "recall": FROM_0_TO_1, "precision": FROM_0_TO_1, "f1": FROM_0_TO_1, "mistaken_for": text,
+})  # fmt: skip
 METRICS_KEPT = table(may={
     "measured": table(rest=nothing_or(number())), "definitions": text, "confusion": many(many(whole(0))),
-    "classes": many(table({"name": text, "n": whole(0), "recall": FROM_0_TO_1, "precision": FROM_0_TO_1, "f1": FROM_0_TO_1,
-                           "mistaken_for": text})),
+    "classes": many(CLASS_ROW),
 })  # fmt: skip
 LINE = table({"kind": text}, {"step": whole(0, MOST)})
 # What measuring adds to metrics.json; older Runs have the results of training in the same file.
