@@ -33,7 +33,8 @@ RESULT = table(
     {"validation": JUDGED, "seed": whole(0, 2**64), "model": text, "broken_images": whole(0)},
 )  # fmt: skip
 CLASS_ROW = table({
-    "name": text, "n": whole(0), "recall": FROM_0_TO_1, "precision": FROM_0_TO_1, "f1": FROM_0_TO_1, "mistaken_for": text,
+    "name": text, "n": whole(0), "recall": FROM_0_TO_1, "precision": FROM_0_TO_1, "f1": FROM_0_TO_1,
+    "mistaken_for": text,
 })  # fmt: skip
 METRICS_KEPT = table(may={
     "measured": table(rest=nothing_or(number())), "definitions": text, "confusion": many(many(whole(0))),
