@@ -247,6 +247,11 @@ def test_a_class_without_samples_has_the_margin_of_the_rarest():
     assert margins_from_counts([0, 7, 7]).tolist() == pytest.approx([0.5, 0.5, 0.5])
 
 
+def test_a_class_may_have_the_largest_margin_there_is_also_where_float32_rounds_it_up():
+    for m in ([0.5, math.pi], torch.tensor([0.5, math.pi])):
+        assert margins.ArcFace(m).m.tolist() == pytest.approx([0.5, math.pi])
+
+
 def test_the_commonest_class_may_have_no_margin_at_all():
     assert margins_from_counts([1, 16, 256], low=0.0, high=0.3).tolist() == pytest.approx([0.3, 0.1, 0.0])
 

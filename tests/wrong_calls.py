@@ -101,6 +101,7 @@ BUILD = {
     "m NaN": lambda: arcwise.margins.ArcFace(math.nan),
     "m negative": lambda: arcwise.margins.ArcFace(-0.1),
     "m beyond pi": lambda: arcwise.margins.ArcFace(4.0),
+    "m of a class beyond pi": lambda: arcwise.margins.ArcFace([0.5, 4.0]),
     "sphereface m below 1": lambda: arcwise.margins.SphereFace(0.5),
     "combined m1 below 1": lambda: arcwise.margins.Combined(0.9, 0.0, 0.0),
     "magface bounds crossed": lambda: arcwise.margins.MagFace(l_a=100.0, u_a=10.0),

@@ -2,19 +2,21 @@
 
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 
 import numpy as np
 import pytest
 
 from arcwise.compare import compare
 from arcwise.compare.plan import plan_jobs
-from arcwise.compare.workers import default_workers
+from arcwise.compare.workers import default_workers, hand_over, share_of_cores, work
 from arcwise.config import override
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import folder_name, split_heads
@@ -154,6 +156,42 @@ def test_one_process_per_core_or_four_on_a_gpu_but_no_more_than_jobs(monkeypatch
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     monkeypatch.setattr("os.cpu_count", lambda: 6)
     assert default_workers(device, jobs) == workers
+
+
+def test_processes_that_start_get_their_share_of_threads_and_the_rest_is_as_before(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with share_of_cores(3):
+        assert os.environ["OMP_NUM_THREADS"] == os.environ["MKL_NUM_THREADS"] == "3"
+    assert dict(os.environ) == before
+
+
+def test_jobs_are_handed_over_in_turn_and_then_the_word_that_none_is_left(tmp_path):
+    ours, theirs = multiprocessing.Pipe()
+    jobs = plan_jobs(BASE, ["softmax"], [0, 1], tmp_path)
+    waiting = deque(jobs)
+    handed = [hand_over(ours, waiting) for _ in range(3)]
+    assert handed == [*jobs, None] and all(theirs.poll() and theirs.recv() == job for job in handed)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"), [(ArcwiseError("the disk is full."), "the disk is full."), (KeyError("a"), "KeyError: 'a'")]
+)
+def test_a_worker_tells_why_a_job_failed_and_takes_the_next(monkeypatch, error, message):
+    def finish(job, **_):
+        if job == "bad":
+            raise error
+
+    monkeypatch.setattr(sys.modules["arcwise.compare.workers"], "finish_job", finish)
+    monkeypatch.setattr("os.setpgrp", lambda: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    ours, theirs = multiprocessing.Pipe()
+    for job in ("bad", "good", None):
+        ours.send(job)
+    work(theirs, "cpu", None)
+    theirs.close()
+    assert [ours.recv(), ours.recv()] == [{"kind": "failed", "message": message}, {"kind": "free"}]
 
 
 def test_other_settings_in_the_same_folder_are_refused(finished):

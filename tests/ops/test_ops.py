@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from arcwise import ops
@@ -136,6 +137,17 @@ def test_auto_picks_the_plain_definition_when_small_and_blocks_when_large(monkey
     split_lse(torch.randn(4, 3), torch.randn(9, 3), torch.randint(9, (4,)), 4.0)
     split_lse(torch.randn(512, 3), torch.randn(8192, 3), torch.randint(9, (512,)), 4.0)
     assert picked == ["eager", "chunked"]
+
+
+def test_the_fused_engine_asks_for_a_gpu_that_is_new_enough(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(ops, "triton_missing", lambda: None)
+    with FakeTensorMode():
+        here, there = torch.empty(4, 16), torch.empty(4, 16, device="cuda")
+    assert "needs a GPU" in ops.fused_problem(here)
+    for capability, fine in {(7, 5): False, (8, 0): True, (8, 9): True, (9, 0): True}.items():
+        monkeypatch.setattr("torch.cuda.get_device_capability", lambda _, found=capability: found)
+        assert (ops.fused_problem(there) is None) == fine, capability
 
 
 def test_an_unknown_engine_lists_the_choices():

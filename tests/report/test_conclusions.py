@@ -11,8 +11,8 @@ LOW, HIGH, WIDE = [0.1, 0.11, 0.12], [0.3, 0.31, 0.32], [0.1, 0.9, 0.3]  # LOW a
 
 
 def table(**values):
-    """values[metric] is one list per head, of arcface, softmax and normface as far as they go."""
-    heads = ["arcface", "softmax", "normface"][: len(next(iter(values.values())))]
+    """values[metric] is one list per head, of arcface, softmax, normface and cosface as far as they go."""
+    heads = ["arcface", "softmax", "normface", "cosface"][: len(next(iter(values.values())))]
     named = {name.replace("_", "-"): dict(zip(heads, many, strict=True)) for name, many in values.items()}
     return Table(heads=heads, seeds={h: [0, 1, 2] for h in heads}, seconds={}, values=named)
 
@@ -84,3 +84,33 @@ def test_a_number_that_is_not_finite_in_one_run_is_not_judged(strange):
     assert conclusions.finite_metrics(found, ["unseen-auc", "packing", "angle-own"]) == ["angle-own"]
     said = " ".join(conclusions.sentences(found, "arcface"))
     assert "Of 2 comparisons" in said and "nan" not in said and "unseen" not in said
+
+
+def test_two_rivals_are_named_and_three_are_counted():
+    three = conclusions.answer(table(accuracy=(HIGH, LOW, LOW)), "arcface", ["accuracy"])
+    four = conclusions.answer(table(accuracy=(HIGH, LOW, LOW, LOW)), "arcface", ["accuracy"])
+    assert three[0].startswith("Arcface is clearly better than softmax and normface in ")
+    assert four[0].startswith("Arcface is clearly better than all 3 others in ")
+
+
+def test_a_head_alone_is_compared_with_nobody():
+    said = conclusions.answer(table(accuracy=(HIGH,)), "arcface", ["accuracy"])
+    assert "31.00 %" in said[0] and said[1] == "Means over 3 seeds."
+
+
+def test_heads_that_share_one_seed_are_not_judged():
+    values = {"accuracy": {"arcface": HIGH, "softmax": LOW, "normface": LOW}}
+    seeds = {"arcface": [0, 1, 2], "softmax": [2, 3, 4], "normface": [1, 2, 3]}
+    found = Table(heads=list(seeds), seeds=seeds, seconds={}, values=values)
+    assert conclusions.rivals_of(found, "arcface") == ["normface"]
+    assert "softmax shares fewer than two seeds with arcface and is not judged." in conclusions.sentences(
+        found, "arcface"
+    )
+
+
+def test_a_paragraph_names_both_heads_and_the_gap_in_its_unit():
+    # 0.3 - 0.1 = 0.31 - 0.11 = 0.32 - 0.12: 20 points, without spread.
+    better = conclusions.sentences(table(accuracy=(HIGH, LOW)), "arcface")[0]
+    worse = conclusions.sentences(table(accuracy=(LOW, HIGH)), "arcface")[0]
+    assert better.startswith("Arcface is better than softmax in ") and "(+20.00 points [+20.00, +20.00])" in better
+    assert worse.startswith("arcface against softmax: it is worse in ") and "(-20.00 points [-20.00, -20.00])" in worse

@@ -45,6 +45,20 @@ def test_the_best_head_has_the_smallest_mean_where_smaller_is_better():
     assert number_table(found, list(values), "", "t").strong == {(0, 1), (1, 2)}
 
 
+def test_a_cell_has_two_digits_below_a_hundred_and_one_from_there():
+    # 1.25 and 1.75 spread by sqrt(2)/4, 0.354; 100 and 100.5 by the same.
+    found = table({"silhouette-unit": {"a": [1.25, 1.75], "b": [100.0, 100.5], "c": [99.994], "d": [-250.0]}})
+    cells = [found.cell("silhouette-unit", head) for head in "abcd"]
+    assert cells == ["1.50 ± 0.35", "100.2 ± 0.4", "99.99", "-250.0"]
+
+
+def test_a_table_for_a_terminal_is_aligned_and_may_hold_no_number():
+    assert str(table({"conflict-triples-cosine": {"a": [0.5], "bcd": [0.5]}})).split() == ["a", "bcd"]
+    lines = str(table({"accuracy": {"a": [0.5], "a-long-name": [1.0]}})).splitlines()
+    assert len(lines) == 2 and len(lines[0]) == len(lines[1])
+    assert lines[0].endswith("      a  a-long-name") and lines[1].endswith("50.00       100.0")
+
+
 def test_the_file_for_machines_says_which_way_is_better_and_pairs_by_seed():
     values = {"accuracy": {"a": [0.5, 1.0], "b": [0.75, 0.25]}, "pairs-eer": {"a": [0.5, 0.25], "b": [0.0, math.inf]}}
     written = table_values(table(values, {"a": [0, 1], "b": [1, 0]}), "own")
