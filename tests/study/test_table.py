@@ -52,8 +52,7 @@ def test_a_cell_has_two_digits_below_a_hundred_and_one_from_there():
     assert cells == ["1.50 ± 0.35", "100.2 ± 0.4", "99.99", "-250.0"]
 
 
-def test_a_table_for_a_terminal_is_aligned_and_may_hold_no_number():
-    assert str(table({"conflict-triples-cosine": {"a": [0.5], "bcd": [0.5]}})).split() == ["a", "bcd"]
+def test_a_table_for_a_terminal_is_aligned():
     lines = str(table({"accuracy": {"a": [0.5], "a-long-name": [1.0]}})).splitlines()
     assert len(lines) == 2 and len(lines[0]) == len(lines[1])
     assert lines[0].endswith("      a  a-long-name") and lines[1].endswith("50.00       100.0")
