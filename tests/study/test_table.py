@@ -52,12 +52,6 @@ def test_a_cell_has_two_digits_below_a_hundred_and_one_from_there():
     assert cells == ["1.50 ± 0.35", "100.2 ± 0.4", "99.99", "-250.0"]
 
 
-def test_a_table_for_a_terminal_is_aligned():
-    lines = str(table({"accuracy": {"a": [0.5], "a-long-name": [1.0]}})).splitlines()
-    assert len(lines) == 2 and len(lines[0]) == len(lines[1])
-    assert lines[0].endswith("      a  a-long-name") and lines[1].endswith("50.00       100.0")
-
-
 def test_the_file_for_machines_says_which_way_is_better_and_pairs_by_seed():
     values = {"accuracy": {"a": [0.5, 1.0], "b": [0.75, 0.25]}, "pairs-eer": {"a": [0.5, 0.25], "b": [0.0, math.inf]}}
     written = table_values(table(values, {"a": [0, 1], "b": [1, 0]}), "own")
