@@ -32,6 +32,21 @@ VARIANTS = {
 STEEPEST = {"sphereface": 4.0, "sphereface 1.7": 1.7, "combined 1.4": 1.4}
 
 
+# What the papers use.
+PAPERS = {
+    "sphereface": {"m": 4}, "cosface": {"m": 0.35}, "arcface": {"m": 0.5}, "combined": {"m1": 1, "m2": 0.3, "m3": 0.2},
+    "adaface": {"m": 0.4, "h": 0.333, "t_alpha": 0.01}, "magface": {"l_a": 10, "u_a": 110, "l_m": 0.45, "u_m": 0.8},
+    "elastic-arcface": {"m": 0.5, "std": 0.05}, "elastic-cosface": {"m": 0.35, "std": 0.05},
+    "curricularface": {"m": 0.5, "t_alpha": 0.01}, "mv-softmax": {"m": 0.35, "t": 1.2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_margin_is_by_itself_that_of_its_paper(name):
+    for parameter, value in PAPERS[name].items():
+        assert float(getattr(MARGINS[name](), parameter)) == pytest.approx(value), parameter
+
+
 def sharp_adaface():
     margin = margins.AdaFace()
     margin.mean.fill_(20.0)
@@ -230,6 +245,10 @@ def test_a_class_without_samples_has_the_margin_of_the_rarest():
     assert margins_from_counts([0, 1, 16, 256, 0]).tolist() == pytest.approx([0.5, 0.5, 0.3, 0.2, 0.5])
     assert margins_from_counts([0, 16, 256]).tolist() == pytest.approx([0.5, 0.5, 0.2])
     assert margins_from_counts([0, 7, 7]).tolist() == pytest.approx([0.5, 0.5, 0.5])
+
+
+def test_the_commonest_class_may_have_no_margin_at_all():
+    assert margins_from_counts([1, 16, 256], low=0.0, high=0.3).tolist() == pytest.approx([0.3, 0.1, 0.0])
 
 
 def test_a_users_own_margin_needs_one_class():

@@ -9,13 +9,21 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import betainc, ive
 
-from arcwise.packing import TAMMES, largest_smallest_angle, log_cap_share, random_smallest_angle, sphere_mean
+from arcwise.packing import (
+    TAMMES,
+    cap_radius,
+    largest_smallest_angle,
+    log_cap_share,
+    random_smallest_angle,
+    sphere_mean,
+)
 
 
 @pytest.mark.parametrize(
     ("classes", "dim", "degrees"),
     [(1, 5, 180), (2, 1, 180), (3, 1, 0), (2, 7, 180), (3, 2, 120), (10, 2, 36), (4, 2, 90), (4, 3, 109.4712),
-     (5, 3, 90), (6, 3, 90), (10, 3, 66.1468), (12, 3, 63.4349), (24, 3, 43.6908), (8, 4, 90), (1024, 512, 90)],
+     (5, 3, 90), (6, 3, 90), (7, 3, 77.8695), (8, 3, 74.8585), (9, 3, 70.5288), (10, 3, 66.1468), (11, 3, 63.4349),
+     (12, 3, 63.4349), (13, 3, 57.1367), (14, 3, 55.6706), (24, 3, 43.6908), (8, 4, 90), (1024, 512, 90)],
 )  # fmt: skip
 def test_the_known_arrangements(classes, dim, degrees):
     assert math.degrees(largest_smallest_angle(classes, dim)[0]) == pytest.approx(degrees, abs=1e-3)
@@ -124,6 +132,20 @@ def test_the_share_of_a_cap_equals_scipys_incomplete_beta():
             share = 0.5 * betainc((dim - 1) / 2, 0.5, math.sin(radius) ** 2)
             if share > 1e-300:
                 assert log_cap_share(radius, dim) == pytest.approx(math.log(share), rel=1e-10, abs=1e-11)
+
+
+def test_a_cap_without_radius_covers_nothing_and_one_of_a_right_angle_half():
+    for dim in (2, 3, 64):
+        assert log_cap_share(0.0, dim) == -math.inf
+        assert log_cap_share(math.pi / 2, dim) == pytest.approx(math.log(0.5))
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.25, 0.5, 0.75, 0.999, 1.0])
+def test_the_radius_of_a_cap_of_the_circle_and_the_sphere(share):
+    # On the sphere a cap's area is 2 pi (1 - cos r) of 4 pi (Archimedes); on the circle an arc's length is 2 r of 2 pi.
+    # A sine tells angles near a right angle apart by 1e-8 only.
+    assert cap_radius(math.log(share), 3) == pytest.approx(math.acos(1 - 2 * share), rel=1e-7)
+    assert cap_radius(math.log(share), 2) == pytest.approx(math.pi * share, rel=1e-7)
 
 
 @pytest.mark.parametrize(("classes", "dim"), [(10, 2), (50, 3), (100, 16), (300, 128)])

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
 from arcwise.records import Framing, Preprocessing
-from arcwise.records.preprocessing import bilinear, with_channels
+from arcwise.records.preprocessing import bilinear, eight_bits, with_channels
 
 
 def random_image(height, width, channels=3, seed=0):
@@ -93,6 +93,21 @@ def test_transparency_is_white_and_sixteen_bits_become_eight():
     look = Framing(side=2, channels=1)
     assert (look.pixels(np.zeros((2, 2, 4), np.uint8)) == 255).all()
     assert (look.pixels(np.full((2, 2), 32768, np.uint16)) == 128).all()
+
+
+@pytest.mark.parametrize("values", [[-0.1, 0.5], [0.5, 1.1], [0.5, np.nan], [-3.0, -2.0]])
+def test_grey_values_beyond_black_and_white_are_refused(values):
+    with pytest.raises(ValueError, match="outside 0 to 1"):
+        eight_bits(np.array(values))
+    assert eight_bits(np.array([0.0, 0.2, 1.0])).tolist() == [0, 51, 255]
+
+
+@pytest.mark.parametrize(("shape", "hint"), [((3, 8, 8), True), ((1, 8, 8), True), ((5, 8, 8), False),
+                                             ((3, 8, 8, 3), False)])  # fmt: skip
+def test_channels_that_come_first_are_asked_to_move(shape, hint):
+    with pytest.raises(ArcwiseError, match="height, width") as error:
+        Framing(side=8, channels=3).pixels(np.zeros(shape, np.uint8))
+    assert ("Move the channels last" in str(error.value)) == hint
 
 
 @pytest.mark.parametrize(

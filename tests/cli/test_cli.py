@@ -114,12 +114,14 @@ def test_a_closed_pipe_is_no_error(arguments):
 def test_ctrl_c_ends_any_verb_with_the_shells_code_and_no_traceback():
     code = """
 import signal, sys, types
-from arcwise.cli import VERBS, main
+from arcwise.__main__ import main
+from arcwise.cli import VERBS
 signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 sys.modules["waiting"] = types.ModuleType("waiting")
 sys.modules["waiting"].wait_command = lambda: signal.raise_signal(signal.SIGINT)
 VERBS["wait"] = ("waiting:wait_command", "Wait.")
-main(["wait"])
+sys.argv = ["arcwise", "wait"]
+main()
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 128 + signal.SIGINT

@@ -14,6 +14,7 @@ import pytest
 
 from arcwise.compare import compare
 from arcwise.compare.plan import plan_jobs
+from arcwise.compare.workers import default_workers
 from arcwise.config import override
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import folder_name, split_heads
@@ -135,6 +136,24 @@ def test_a_head_that_does_not_exist_is_refused_before_anything_is_written(tmp_pa
     with pytest.raises(ArcwiseError, match="did you mean"):
         compare(BASE, ["softmax", "arcfase"], tmp_path / "c", seeds=[0], workers=1, device="cpu")
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("workers", [-1, 257])
+def test_workers_are_counted_before_anything_is_written(tmp_path, workers):
+    with pytest.raises(ArcwiseError, match="workers must be"):
+        compare(BASE, ["softmax"], tmp_path / "c", seeds=1, workers=workers, device="cpu")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "jobs", "workers"),
+    [("auto", True, 9, 4), ("auto", False, 9, 6), ("cpu", True, 9, 6), ("cuda:1", True, 9, 4), ("cpu", False, 2, 2),
+     ("cuda", True, 3, 3), ("cpu", False, 0, 1)],
+)  # fmt: skip
+def test_one_process_per_core_or_four_on_a_gpu_but_no_more_than_jobs(monkeypatch, device, gpu, jobs, workers):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert default_workers(device, jobs) == workers
 
 
 def test_other_settings_in_the_same_folder_are_refused(finished):

@@ -167,6 +167,16 @@ def test_broken_images_are_refused_by_name_where_asked(images):
         loaded(images, broken="refuse")
 
 
+@pytest.mark.parametrize(("count", "more"), [(20, ""), (21, "\n  and 1 more"), (24, "\n  and 4 more")])
+def test_of_many_broken_images_twenty_are_named(images, count, more):
+    for i in range(count):
+        (images / "dog" / f"text-{i}.png").write_text("no image")
+    with pytest.raises(ArcwiseError) as error:
+        loaded(images, broken="refuse")
+    assert str(error.value).count("dog/text-") == 20 and f"{more}\nMend or remove" in str(error.value)
+    assert ("more" in str(error.value)) == bool(more)
+
+
 def test_only_broken_images_is_an_error(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -95,6 +95,12 @@ def test_mean_and_spread_are_those_of_each_channel_by_hand():
     assert images.mean_and_std() == ((0.4, 0.0), (pytest.approx(0.14**0.5, abs=1e-4), 0.001))
 
 
+def test_mean_and_spread_are_told_to_four_digits():
+    # 0, 0 and 1: mean 1/3, squares about it 1/9 + 1/9 + 4/9 over 3, which is 2/9.
+    images = Images(pixels=np.array([0, 0, 255], np.uint8).reshape(3, 1, 1, 1), y=np.zeros(3, int), names=("a",))
+    assert images.mean_and_std() == ((0.3333,), (0.4714,))
+
+
 def test_a_limit_is_spread_over_the_classes():
     y = np.repeat([0, 1], [900, 100])
     images = Images(pixels=np.zeros((1000, 2, 2, 1), np.uint8), y=y, names=("a", "b"))

@@ -105,3 +105,9 @@ def test_wrong_sources_say_what_to_type(config, says):
 def test_cifar_100_has_its_hundred_names():
     names = ORIGINS["cifar100"].names
     assert len(set(names)) == 100 and list(names) == sorted(names)
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 9), (4, 9, 8), (4, 8, 9, 3), (4, 8), (4, 8, 8, 3, 1)])
+def test_arrays_that_hold_no_square_images_are_refused(shape):
+    with pytest.raises(ArcwiseError, match="square images"):
+        splits_from((np.zeros(shape, np.uint8), np.arange(4)), DataConfig())

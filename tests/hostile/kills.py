@@ -186,7 +186,8 @@ class Butcher:
             ended = self.end(kill, folder, alone)
             code = ended["status"]
             end = f"signal {-code}" if code < 0 else f"exit {code}"
-            errors = (folder / "err").read_text(errors="replace")
+            said = folder / "err"  # which is not there yet where the command was ended before its first word
+            errors = said.read_text(errors="replace") if said.exists() else ""
             if ended["seconds"] > alone.seconds + PATIENCE:
                 return end, f"hang: it took {ended['seconds']:.0f} s to end"
             if "Traceback" in errors and (not WRITERS[kill.verb].apart or "in main" in errors):  # Python itself starts

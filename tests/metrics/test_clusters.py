@@ -97,6 +97,16 @@ def test_silhouette_on_the_sphere_is_its_definition(drawn, distance):
     assert silhouette(e, distance=distance) == close(definitions.silhouette(e.x, e.y, distance))
 
 
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_distances_taken_tile_by_tile_are_all_there(monkeypatch, rows):
+    monkeypatch.setattr("arcwise.metrics.clusters.TILE_ROWS", rows)
+    e = blobs((5, 9, 2, 7), 3)
+    for distance in ("euclidean", "unit", "angle"):
+        assert silhouette(e, distance=distance) == close(definitions.silhouette(e.x, e.y, distance))
+        nearest = {"between": "nearest", "inside": "mean", "distance": distance, "trim": 100.0}
+        assert dunn_index(e, **nearest) == close(definitions.dunn(e.x, e.y, **nearest))
+
+
 @settings(max_examples=50)
 @given(labelled(), st.just("euclidean"))
 def test_davies_bouldin_is_its_definition(drawn, distance):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from arcwise.metrics import METRICS, all_metrics, dunn_index
-from arcwise.metrics.summary import MARGINS_KEPT, finite_or_null, in_unit, number_text
+from arcwise.metrics.summary import MARGINS_KEPT, finite_or_null, in_unit, number_text, with_unit
 from arcwise.records import Prototypes
 from metrics.samples import blobs, blobs_and_centres, embeddings
 
@@ -190,3 +190,8 @@ def test_numbers_are_shown_in_their_units_and_saved_as_json_allows():
     )
     assert number_text("dunn-nearest-diameter-unit-95", math.nan) == "-"
     assert finite_or_null({"a": math.inf, "b": 1.0, "c": math.nan}) == {"a": None, "b": 1.0, "c": None}
+
+
+def test_a_unit_follows_its_label_in_brackets_and_what_has_none_stands_alone():
+    for name, unit in {"accuracy": " (%)", "angle-own": " (°)", "silhouette-unit": ""}.items():
+        assert with_unit(name) == METRICS[name].label + unit

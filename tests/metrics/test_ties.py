@@ -36,6 +36,11 @@ def test_copies_of_one_row_in_four_classes_tell_nothing(dim):
     assert auc(binned) == 0.5 and binned.genuine.total == pairs.genuine.total
 
 
+def test_zero_is_equal_to_its_negative():
+    assert rows.has_twins(np.array([[0.0, 1.0], [-0.0, 1.0]]))
+    assert not rows.has_twins(np.array([[0.0, 1.0], [0.0, -1.0]]))
+
+
 def drawn(seed):
     """A few distinct rows, repeated, with labels; the table of their cosines; which row is which."""
     random = np.random.default_rng(seed)

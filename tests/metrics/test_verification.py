@@ -58,6 +58,14 @@ def test_the_equal_error_rate_is_its_definition(lists):
     assert found.tar == float(definitions.accepted(lists[0], found.threshold))
 
 
+def test_no_score_lies_beyond_those_of_equal_and_opposite_directions():
+    # In float32 the length of a direction is 1 up to rounding: a product of two nearly equal ones may exceed 1.
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal(256) + 1e-7 * draw.standard_normal((40, 256))
+    pairs = all_pairs(embeddings([*x, *-x], np.repeat([0, 1], 40)))
+    assert pairs.genuine.value.max() == 1.0 and pairs.impostor.value.min() == -1.0
+
+
 @settings(max_examples=60)
 @given(score_lists())
 def test_tar_at_far_is_its_definition(lists):

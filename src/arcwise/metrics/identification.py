@@ -176,9 +176,12 @@ def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | N
         cos, y = queries.take(part).cosines(others), embeddings.labels[part]
         if reference is None:
             cos[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = -np.inf
-        hit = labels[cos.argmax(axis=1)] == y
-        if twins:
-            hit &= ~((cos == cos.max(axis=1, keepdims=True)) & (labels != y[:, None])).any(axis=1)
+        first, row = cos.argmax(axis=1), np.arange(len(cos))
+        best = cos[row, first]
+        hit = labels[first] == y
+        cos[row, first] = -np.inf
+        for i in np.flatnonzero(hit & (cos.max(axis=1) == best)):  # another is as near: none of them may be a stranger
+            hit[i] = (labels[cos[i] == best[i]] == y[i]).all()
         right += int(hit.sum())
     return right / len(x)
 

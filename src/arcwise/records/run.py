@@ -24,18 +24,21 @@ ABOUT_RUN = table(
     {"config": table(), "head": table(), "given": table(rest=text), "versions": table(), "images": nothing_or(text),
      "resume": text, "network": nothing_or(text), "seed": whole(0, 2**64)},
 )  # fmt: skip
+FROM_0_TO_1 = number(0.0, 1.0)
 ANGLE = nothing_or(number(0.0, 3.2))
-JUDGED = table({"accuracy": number(0.0, 1.0), "loss": nothing_or(number()), "angle_own": ANGLE, "angle_other": ANGLE})
+JUDGED = table({"accuracy": FROM_0_TO_1, "loss": nothing_or(number()), "angle_own": ANGLE, "angle_other": ANGLE})
 RESULT = table(
     {"test": JUDGED, "steps": whole(0), "seconds": number(0.0), "epochs": whole(0), "images": whole(0),
      "parameters": whole(0), "device": text},
     {"validation": JUDGED, "seed": whole(0, 2**64), "model": text, "broken_images": whole(0)},
 )  # fmt: skip
-SHARE = number(0.0, 1.0)
+CLASS_ROW = table({
+    "name": text, "n": whole(0), "recall": FROM_0_TO_1, "precision": FROM_0_TO_1, "f1": FROM_0_TO_1,
+    "mistaken_for": text,
+})  # fmt: skip
 METRICS_KEPT = table(may={
     "measured": table(rest=nothing_or(number())), "definitions": text, "confusion": many(many(whole(0))),
-    "classes": many(table({"name": text, "n": whole(0), "recall": SHARE, "precision": SHARE, "f1": SHARE,
-                           "mistaken_for": text})),
+    "classes": many(CLASS_ROW),
 })  # fmt: skip
 LINE = table({"kind": text}, {"step": whole(0, MOST)})
 # What measuring adds to metrics.json; older Runs have the results of training in the same file.
