@@ -15,16 +15,9 @@ from hostile.tensors import draw_tensors, edit_tensors
 
 # What an edit raises that does not fit the file any more, or the tensor, or was drawn for another.
 UNFIT = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    AssertionError,
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError, MemoryError,
     csv.Error,
-)
+)  # fmt: skip
 Others = dict[str, bytes]  # files of the same kind, for splices
 
 

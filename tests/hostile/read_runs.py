@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,21 @@ def study(folder: Path, kit: Any) -> object:
 
     about = subject_of(folder / ("comparison" if (folder / "comparison").is_dir() else "run"))
     return title(about), str(about.table), table_values(about.table, ""), len(content(about, {}, [], None))
+
+
+def drawn(*names: str) -> Callable[[Path, Any], object]:
+    """A reader that draws some of the figures of a Run."""
+
+    def read(folder: Path, kit: Any) -> object:
+        from arcwise.figures import drawings
+        from arcwise.figures.canvas import figure_bytes, offscreen
+        from arcwise.report.make import subject_of
+
+        offscreen()
+        about = subject_of(folder / "run")
+        return [len(figure_bytes(one.figure, "png")) for name in names for one in drawings(about, only=name)]
+
+    return read
 
 
 def whole_report(folder: Path, kit: Any) -> object:
