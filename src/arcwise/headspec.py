@@ -66,6 +66,9 @@ class HeadSpec:
                 raise ArcwiseError(f"a head is told by {', '.join(kinds)}; {key}={value!r} does not belong there.")
         if not values.get("name"):
             raise ArcwiseError("the head has no name.")
+        for key, value in values.get("parameters", {}).items():
+            if not isinstance(value, bool | int | float | str):
+                raise ArcwiseError(f"a head's parameter is a number, a word or a truth; {key} is {value!r}.")
         numbers = {key: own_number(key, value) for key, value in values.items() if key in ("s", "m", "k")}
         return cls(**{**values, **numbers})  # type: ignore[arg-type]
 

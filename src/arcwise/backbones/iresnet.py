@@ -103,6 +103,9 @@ def read_insightface(path: Path) -> Checkpoint:
         channels = weights["conv1.weight"].shape[1]
     except Exception as error:  # pickle raises nearly anything
         raise ArcwiseError(f"{path} is no checkpoint of an insightface backbone ({error!r}).") from None
+    strange = [name for name, value in weights.items() if not isinstance(value, Tensor)]
+    if strange:
+        raise ArcwiseError(f"{path}: {strange[0]} is no tensor. A backbone's checkpoint holds nothing else.")
     name = next((name for name, depths in DEPTHS.items() if depths == blocks), None)
     if name is None:
         raise ArcwiseError(f"{path} has {blocks} blocks in its stages, which is none of {', '.join(DEPTHS)}.")

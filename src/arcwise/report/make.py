@@ -157,7 +157,8 @@ def animation_track(about: Subject, head: str, part: str) -> Track | None:
     words = []
     for e, indices in zip(found, epoch_indices(about.runs[head][0], part), strict=True):
         facts = e.about or {}
-        accuracy = f"accuracy {facts.get('accuracy', float('nan')):.2%}"
+        told = facts.get("accuracy")
+        accuracy = f"accuracy {told:.2%}" if isinstance(told, float | int) else "accuracy unknown"
         words.append(f"epoch {facts.get('epoch', '?')}\n{accuracy}\nDunn {indices[MAIN_DUNN]:.2f}")
     last = found[-1]
     free = last.dim == 2 or about.specs[head].linear

@@ -118,12 +118,21 @@ def read_checkpoint(
             raise ArcwiseError(f"it was written in format {meta.get('arcwise')}; this version reads {FORMAT}.")
         told = meta_json(meta, "progress", progress_of(total), without="{}")
         state = tensors.get("random.cpu")
-        if state is None or state.dtype != torch.uint8 or state.shape != (CPU_STATE,):
+        if state is None or state.dtype != torch.uint8 or state.shape != (CPU_STATE,) or not is_random_state(state):
             raise ArcwiseError("it lacks the state of random numbers.")
         for name, optimiser in optimisers.items():
             refuse_odd_names(name, optimiser, below(tensors, name))
         refuse_not_finite(tensors)
     return tensors, TrainingState(**told)
+
+
+def is_random_state(state: Tensor) -> bool:
+    """Whether torch takes it for a state of its random numbers; tried on a generator of our own."""
+    try:
+        torch.Generator().set_state(state)
+    except RuntimeError:
+        return False
+    return True
 
 
 def progress_of(total: int) -> Check:
@@ -154,6 +163,12 @@ def refuse_odd_names(owner: str, optimiser: torch.optim.Optimizer, tensors: Mapp
             raise ArcwiseError(f"{owner} has no state called {name}.")
         if value.ndim and value.shape != parameters[int(found[1])].shape:
             raise ArcwiseError(f"the state {name} of {owner} is of another shape than its parameter.")
+    kept: dict[str, set[str]] = {}
+    for name in tensors:
+        at, _, key = name.partition(".")
+        kept.setdefault(at, set()).add(key)
+    if len({frozenset(keys) for keys in kept.values()}) > 1:  # what one parameter has all of them have
+        raise ArcwiseError(f"the state of {owner} is not whole.")
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
