@@ -137,6 +137,36 @@ def test_class_angles_are_their_definitions(drawn):
     assert found.packing == close(found.closest / largest_smallest_angle(len(centres), e.dim)[0])
 
 
+@settings(max_examples=40)
+@given(labelled(dims=(2, 5)), st.sampled_from([2, 4, 100]))
+def test_angles_in_small_classes_are_to_the_others(drawn, below):
+    e = embeddings(*drawn)
+    found, members, angles = class_angles(e, aside_below=below), definitions.groups(e.x, e.y, "angle"), []
+    for rows in members.values():
+        if len(rows) >= below:
+            angles += [definitions.angle(row, definitions.centroid(rows, "angle")) for row in rows]
+        for i in range(len(rows) if len(rows) < below else 0):
+            others = [row for j, row in enumerate(rows) if j != i]
+            mean = np.sum([np.array(row) / np.linalg.norm(row) for row in others], axis=0) if others else np.zeros(1)
+            if np.linalg.norm(mean) > 1e-9:
+                angles.append(definitions.angle(rows[i], definitions.centroid(others, "angle")))
+    assert math.isnan(found.own) if not angles else found.own == close(math.fsum(angles) / len(angles))
+
+
+def test_the_angle_of_four_members_by_hand():
+    # Four members at 0, 10, 20 and 30 degrees: to the mean of all, at 15, they have 15, 5, 5 and 15; to the mean of the
+    # three others 20, 6.67, 6.67 and 20.
+    def at(degrees):
+        return np.array([[math.cos(math.radians(v)), math.sin(math.radians(v))] for v in degrees])
+
+    e = Embeddings(np.concatenate([at([0, 10, 20, 30]), at([180])]), np.array([0, 0, 0, 0, 1]))
+    assert math.degrees(class_angles(e).own) == pytest.approx(8.0, abs=0.01)  # a lone member counts as 0
+    assert math.degrees(class_angles(e, aside_below=10).own) == pytest.approx(13.33, abs=0.05)
+    from arcwise.metrics import all_metrics
+
+    assert all_metrics(e)["angle-own"] == class_angles(e, aside_below=10).own
+
+
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("trim", [100.0, 80.0])
 @pytest.mark.parametrize("numbers", [(0, 1, 2, 3), (9, 2, 7, 5)])  # classes may be numbered with gaps

@@ -317,8 +317,11 @@ def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") 
     return float(worst.mean())
 
 
-def class_angles(embeddings: Embeddings) -> Angles:
+def class_angles(embeddings: Embeddings, *, aside_below: int = 0) -> Angles:
     """Mean angle to the own class mean, and the smallest between class means beside the best possible packing.
+
+    In classes below so many members the own mean is that of the others: with four members a sample pulls the mean it
+    is compared with by a quarter of the way. One that has no others has no such angle.
 
     >>> x = np.array([[2.0, 0.0], [0.0, 1.0]])
     >>> found = class_angles(Embeddings(x=x, y=np.array([0, 1]), names=("a", "b")))
@@ -328,14 +331,31 @@ def class_angles(embeddings: Embeddings) -> Angles:
     admit_rows(embeddings, classes=2)
     rows = by_class(embeddings.x, embeddings.labels, unit=True)
     centres = centroids(rows, "angle")
-    own = [pair_distance(rows.part(some), centres[i], "angle") for i, some in rows.classes()]
+    own = [
+        pair_distance(rows.part(some), centres[i], "angle") if some.stop - some.start >= aside_below
+        else angles_to_others(rows.part(some))
+        for i, some in rows.classes()
+    ]  # fmt: skip
+    every = np.concatenate(own)
     closest, pair, mean = between_angles(centres)
     best = best_angle(len(centres), embeddings.dim)
     return Angles(
-        own=float(np.concatenate(own).mean()), own_per_class=np.array([far.mean() for far in own]), closest=closest,
+        own=float(every.mean()) if len(every) else math.nan,
+        own_per_class=np.array([far.mean() if len(far) else math.nan for far in own]), closest=closest,
         closest_pair=(int(rows.labels[pair[0]]), int(rows.labels[pair[1]])), mean_between=mean,
         best_possible=best, packing=quotient(closest, best),
     )  # fmt: skip
+
+
+def angles_to_others(x: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " k"]:
+    """The angle of each direction to the mean direction of the others, where these have one."""
+    if len(x) < 2:
+        return np.zeros(0)
+    kept = np.arange(len(x) * (len(x) - 1)) // (len(x) - 1), [j for i in range(len(x)) for j in range(len(x)) if j != i]
+    means = class_means(by_class(x[kept[1]], kept[0]))
+    some = np.linalg.norm(means, axis=1) > 0.0
+    equal = (means == x).all(axis=1, keepdims=True)  # of equal rows: is a direction already
+    return pair_distance(x[some], np.where(equal[some], means[some], directions(means[some])), "angle")
 
 
 def between_angles(centres: Float[np.ndarray, "c d"]) -> tuple[float, tuple[int, int], float]:

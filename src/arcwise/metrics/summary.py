@@ -26,6 +26,9 @@ MARGINS_KEPT = (0.3, 0.5)  # radians
 FARS = (1e-1, 1e-2, 1e-3)
 FPRS = (1e-1, 1e-2)
 TRIM = 95.0
+FEW_MEMBERS = 10  # of a class: below, a sample is left out of the mean that it is compared with
+KEEPS = f"of each class the members within the {TRIM:g}th percentile of distance to its centroid are kept: 9 of 10"
+NEAREST_POINT = "the mean of both errors at the threshold where they are nearest to each other; nothing is interpolated"
 BETWEEN_INSIDE = tuple((a, b) for a in clusters.BETWEEN for b in clusters.INSIDE)
 DUNN = tuple((a, b, c) for a, b in BETWEEN_INSIDE for c in clusters.DISTANCES)
 
@@ -49,7 +52,7 @@ class Evidence:
     @cached_property
     def angles(self) -> clusters.Angles:
         """Angles to and between class means."""
-        return clusters.class_angles(self.test)
+        return clusters.class_angles(self.test, aside_below=FEW_MEMBERS)
 
     @cached_property
     def spreads(self) -> dict[str, clusters.Spreads]:
@@ -105,7 +108,7 @@ class Metric(NamedTuple):
     `section` is the table of a report that shows it: the classes trained on ("closed"), classes nobody has seen
     ("open"), the Dunn indices ("dunn"), or none but the appendix ("more"). `compute` takes the Evidence, and returns
     None where that does not allow the number. `headline` numbers are those that heads are judged by; `short` is what a
-    small panel says.
+    small panel says, `note` how it is defined where a careful reader would have to guess.
     """
 
     label: str
@@ -115,6 +118,7 @@ class Metric(NamedTuple):
     compute: Callable[[Evidence], float | None]
     headline: bool = False
     short: str = ""
+    note: str = ""
 
 
 def pairs_of(embeddings: Embeddings) -> verification.PairScores | None:
@@ -143,7 +147,7 @@ def dunn_metric(between: str, inside: str, distance: str) -> Metric:
     return Metric(
         f"Dunn: {between}, {inside}, {distance}, {TRIM:g} % kept", "", "higher", "dunn",
         lambda e: e.spreads[distance].dunn(between, inside),
-        headline=dunn_name(between, inside, distance) in (MAIN_DUNN, MEAN_DUNN),
+        headline=dunn_name(between, inside, distance) in (MAIN_DUNN, MEAN_DUNN), note=KEEPS,
     )  # fmt: skip
 
 
@@ -153,7 +157,7 @@ def unseen_dunn_metric(between: str, inside: str, distance: str) -> Metric:
     return Metric(
         f"unseen classes, Dunn: {between}, {inside}, {distance}, {TRIM:g} % kept", "", "higher",
         "open" if shown else "more",
-        lambda e: None if e.unseen_spreads is None else e.unseen_spreads[distance].dunn(between, inside),
+        lambda e: None if e.unseen_spreads is None else e.unseen_spreads[distance].dunn(between, inside), note=KEEPS,
     )  # fmt: skip
 
 
@@ -166,7 +170,7 @@ def pair_metrics(prefix: str, where: str, section: Section, pairs: Callable[[Evi
     made = {
         f"{prefix}-auc": Metric(f"{where}: AUC", "%", "higher", section, over(verification.auc), section == "open"),
         f"{prefix}-eer": Metric(
-            f"{where}: equal error rate", "%", "lower", section, over(verification.equal_error_rate)
+            f"{where}: equal error rate", "%", "lower", section, over(verification.equal_error_rate), note=NEAREST_POINT
         ),
     }
     shown = 1e-3 if section == "closed" else 1e-2  # unseen classes are few: a smaller rate would rest on few pairs
@@ -244,7 +248,8 @@ METRICS: dict[str, Metric] = {
     ),
     **{f"margin-kept-{m:g}": margin_metric(m) for m in MARGINS_KEPT},
     "angle-own": Metric(
-        "mean angle to the own class mean", "°", "lower", "closed", lambda e: e.angles.own, headline=True
+        "mean angle to the own class mean", "°", "lower", "closed", lambda e: e.angles.own, headline=True,
+        note=f"in classes below {FEW_MEMBERS} members to the mean of the others: a sample pulls its own mean",
     ),
     "angle-closest": Metric(
         "smallest angle between class means", "°", "higher", "closed", lambda e: e.angles.closest, headline=True
