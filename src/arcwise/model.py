@@ -23,7 +23,7 @@ from arcwise.data.loader import as_tensor
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
 from arcwise.networks import in_evaluation, own_config, refuse_own
-from arcwise.records import FORMAT, Preprocessing, Run, errors_name, meta_json
+from arcwise.records import FORMAT, Preprocessing, Run, errors_name, meta_json, rows_of
 from arcwise.schema import many, table, text, truth
 from arcwise.weights import TORCH_DTYPES, load_tensors, put_state, refuse_not_finite, save_tensors, tensor_entry
 
@@ -122,6 +122,17 @@ class Embedder(nn.Module):
             out[some] = self.encode_batch(x).cpu().numpy()
         return out
 
+    def embed(self, images: Any) -> Float[np.ndarray, "n d"]:
+        """The raw float32 embeddings of images as they come: paths, bytes, Pillow's, bytes in arrays or tensors.
+
+        One image or many; each is framed as the preprocessing says. `arcwise.embed` also takes whole data sets.
+
+        >>> grey = Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+        >>> Embedder(ModelConfig(dim=2), preprocessing=grey).embed(np.zeros((20, 30, 3), np.uint8)).shape
+        (1, 2)
+        """
+        return rows_of(self, images)
+
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of weights, network and preprocessing; names, dates and what else is in the file do not enter."""
@@ -159,6 +170,8 @@ class Embedder(nn.Module):
             path = finished_model(path)
         if path.suffix in (".pt", ".pth"):
             return from_checkpoint(path).to(device)
+        if path.suffix == ".onnx":
+            raise ArcwiseError(f"{path} is an exported model: open it with arcwise.load_encoder({str(path)!r}).")
         weights, meta = load_tensors(path)
         if "model" not in meta or "preprocessing" not in meta:
             raise ArcwiseError(

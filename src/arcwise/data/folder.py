@@ -18,13 +18,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from arcwise.data.images import Images, MappedRows, Tell, name_list
+from arcwise.data.images import Images, MappedRows, Tell, image_hashes, name_list, pixel_hash
 from arcwise.errors import ArcwiseError
 from arcwise.records import Framing, cannot_write, locked, write_json
 from arcwise.records.preprocessing import known_formats, no_bombs, why_unusable
 
 WINDOW = 4096  # images that wait for a worker at a time
-COMPARED = 50_000  # images at most that are compared pixel for pixel
 GREY_TO = 12  # levels that the channels of a grey picture may differ by, as JPEG makes them
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
@@ -146,16 +145,12 @@ def visible(path: Path) -> bool:
 
 def repeated_notes(images: Images) -> Iterator[str]:
     """Images that stand, pixel for pixel, under two classes."""
-    first: dict[bytes, int] = {}
-    pairs = []
-    for start in range(0, min(len(images), COMPARED), 1024):
-        for row, pixels in enumerate(images.pixels[start : start + 1024], start):
-            twin = first.setdefault(hashlib.blake2b(pixels.tobytes(), digest_size=16).digest(), row)
-            if images.y[twin] != images.y[row]:
-                pairs.append((twin, row))
-    if pairs and images.files is not None:
-        a, b = (images.files[i] for i in pairs[0])
-        yield f"{counted(len(pairs), 'image')} identical to one of another class, as {a} and {b} are."
+    _, first, place = np.unique(image_hashes(images), return_index=True, return_inverse=True)
+    twin = first[place]
+    rows = np.flatnonzero(images.y[twin] != images.y)
+    if len(rows) and images.files is not None:
+        a, b = (images.files[i] for i in (twin[rows[0]], rows[0]))
+        yield f"{counted(len(rows), 'image')} identical to one of another class, as {a} and {b} are."
 
 
 def is_grey(listing: Listing) -> bool:
@@ -293,6 +288,7 @@ class Decoded:
         self.shape = (n, framing.side, framing.side, framing.channels)
         self.pixels = np.memmap(place / "pixels.u8", np.uint8, mode=mode, shape=self.shape)
         self.sums = np.memmap(place / "sums.u4", np.uint32, mode=mode, shape=(n,))
+        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n,))
         self.state = np.memmap(place / "state.u8", np.uint8, mode=mode, shape=(n,))
         self.read = np.zeros(n, bool)
 
@@ -328,7 +324,8 @@ def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -
     """
     place = cache / "folders" / cache_key(listing, framing)
     n, each = len(listing.files), framing.side**2 * framing.channels
-    lengths = {place / "pixels.u8": n * each, place / "sums.u4": 4 * n, place / "state.u8": n}
+    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 8 * n, "state.u8": n}
+    lengths = {place / name: length for name, length in lengths.items()}
     try:
         place.mkdir(parents=True, exist_ok=True)
         with locked(place, wait=True):
@@ -380,6 +377,7 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
         try:
             decoded = framing.pixels(listing.root / listing.files[row])
             cache.pixels[row], cache.sums[row] = decoded, zlib.crc32(np.ascontiguousarray(decoded).data)
+            cache.hashes[row] = pixel_hash(decoded)
             cache.state[row] = FINE
         except Exception as error:  # a broken file makes Pillow raise nearly anything
             cache.state[row], reasons[row] = BROKEN, why_unusable(error)

@@ -20,9 +20,15 @@ from arcwise.records.folders import claim_folder as claim_folder
 from arcwise.records.folders import kind_of_folder as kind_of_folder
 from arcwise.records.folders import mark_report as mark_report
 from arcwise.records.lock import locked as locked
+from arcwise.records.pictures import Unusable as Unusable
+from arcwise.records.pictures import image_key as image_key
+from arcwise.records.pictures import image_list as image_list
+from arcwise.records.pictures import ready_pixels as ready_pixels
+from arcwise.records.pictures import rows_of as rows_of
 from arcwise.records.portraits import MarginCurve as MarginCurve
 from arcwise.records.portraits import MarginPortrait as MarginPortrait
 from arcwise.records.preprocessing import Framing as Framing
 from arcwise.records.preprocessing import Preprocessing as Preprocessing
 from arcwise.records.prototypes import Prototypes as Prototypes
 from arcwise.records.run import Run as Run
+from arcwise.records.trained_on import TrainedOn as TrainedOn

@@ -17,6 +17,7 @@ from arcwise.records.files import FORMAT, read_json, tensors_are_whole, write_js
 from arcwise.records.folders import claim_folder
 from arcwise.records.lock import locked
 from arcwise.records.prototypes import Prototypes
+from arcwise.records.trained_on import TrainedOn
 from arcwise.schema import MOST, anything, many, nothing_or, number, parse_json, table, text, whole
 
 ABOUT_RUN = table(
@@ -55,6 +56,8 @@ class Run:
     model.safetensors  the finished Embedder
     prototypes/        final.safetensors, and one file per epoch where snapshots were asked for
     embeddings/        test.safetensors, unseen.safetensors, and one file per part and epoch on request
+    trained_on.safetensors  a hash of every training image
+    thresholds.json    calibrated thresholds
     result.json        what training ended with; written last
     metrics.json       what was measured later
     figures/
@@ -168,6 +171,18 @@ class Run:
     def model(self) -> Path:
         """Where the finished Embedder is."""
         return self.path / "model.safetensors"
+
+    @property
+    def trained_on(self) -> TrainedOn | None:
+        """Which images were trained on; older Runs do not tell."""
+        path = self.path / "trained_on.safetensors"
+        return TrainedOn.load(path) if path.is_file() else None
+
+    def keep_trained_on(self, seen: TrainedOn) -> None:
+        """Puts what is trained on into the run, once."""
+        path = self.path / "trained_on.safetensors"
+        if not path.is_file():
+            seen.save(path)
 
     @property
     def resume_command(self) -> str:

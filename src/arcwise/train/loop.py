@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from arcwise.config import Config, override
 from arcwise.data import Batch, Loader, Splits
+from arcwise.data.images import image_hashes
 from arcwise.data.samplers import epoch_order, stream
 from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
 from arcwise.heads import Head
 from arcwise.model import Embedder, has_bf16
 from arcwise.recipes import recipe
-from arcwise.records import Run, claim_folder
+from arcwise.records import Run, TrainedOn, claim_folder
 from arcwise.train import finite, results
 from arcwise.train.checkpoint import checkpoints_of, restore_checkpoint, save_checkpoint
 from arcwise.train.device import device_for, device_name, fast_products, made_current
@@ -119,6 +120,7 @@ def train(
             told = circumstances(config, place, given, command)
             about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
             Run.create(run.path, dataclasses.asdict(config), **about)
+        run.keep_trained_on(TrainedOn(image_hashes(splits.train), splits.train.names))
         if listener is None:
             for words in trainer.notes:
                 note(words)

@@ -1,0 +1,103 @@
+"""What is measured on must not have been trained on: images equal to the last pixel, rows equal to rounding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from arcwise.data.images import Images, image_hashes, name_list
+from arcwise.errors import ArcwiseError, note
+from arcwise.records import Embeddings, Run, TrainedOn
+
+CLOSE = 1e-5  # of a row's length: what another batch size, thread or machine changes in an embedding is far below
+ALLOW = "Leave them out, or pass --allow-overlap (allow_overlap=True) to measure all the same."
+
+
+def trained_on(model: str | Path) -> TrainedOn | None:
+    """What a model was trained on, where its Run tells: of a Run's folder, or of the model file in it."""
+    path = Path(model)
+    run = Run(path if path.is_dir() else path.parent)
+    if not run.exists() or (path.is_file() and path.resolve() != run.model.resolve()):
+        return None
+    return run.trained_on
+
+
+def refuse_overlap(model: str | Path, images: Images, *, what: str, allow: bool = False) -> bool:
+    """Whether it is known what the model was trained on; raises where some of the images were among it.
+
+    `what` names the images. Classes that bear the name of one that was trained on are told, once.
+    """
+    known = trained_on(model)
+    if known is None:
+        return False
+    told = overlap_of(known, images, what)
+    if told and not allow:
+        raise ArcwiseError(f"{told} {ALLOW}")
+    if told:
+        note(told)
+    same = tuple(name for name in images.names if name in set(known.names))
+    if same and not told:
+        note(
+            f"{len(same):,} of the classes of {what} bear names of classes that the model was trained on "
+            f"({name_list(same, 4)}): if they are the same classes, these numbers are not of classes nobody has seen."
+        )
+    return True
+
+
+def overlap_of(known: TrainedOn, images: Images, what: str) -> str:
+    """What the images share with those that were trained on, in words; nothing where they share nothing."""
+    shared = np.flatnonzero(known.holds(image_hashes(images)))
+    if not len(shared):
+        return ""
+    classes = tuple(images.names[c] for c in np.unique(images.y[shared]))
+    key = images.keys[shared[0]]
+    return (
+        f"{len(shared):,} of the {len(images):,} images of {what} were trained on, pixel for pixel: {key} is one, the "
+        f"classes are {name_list(classes, 4)}."
+    )
+
+
+def refuse_equal_rows(test: Embeddings, other: Embeddings, *, what: str, allow: bool = False) -> None:
+    """Raises where rows of two sets are equal to rounding: the same images stand in both."""
+    rows, twins = equal_rows(test.x, other.x)
+    if not len(rows):
+        return
+    names = [
+        "" if some.keys is None else some.keys[int(at[0])] for some, at in ((test, rows), (other, twins))
+    ]  # fmt: skip
+    example = f": {names[0]} is {names[1]}" if all(names) else ""
+    told = f"{len(twins):,} of the {len(other):,} rows of {what} are also among those they are compared with{example}."
+    if not allow:
+        raise ArcwiseError(f"{told} {ALLOW}")
+    note(told)
+
+
+def equal_rows(
+    a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "m d"]
+) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+    """For rows of b that are rows of a to rounding: the row of a, and the row of b; each row of b once.
+
+    Both are sorted along one direction, in which equal rows lie next to each other; the few neighbours are compared.
+
+    >>> equal_rows(np.eye(3), np.array([[0.0, 1.0, 1e-9], [1.0, 1.0, 1.0]]))
+    (array([1]), array([0]))
+    """
+    none = np.zeros(0, np.int64)
+    if a.shape[1] != b.shape[1] or not len(a) or not len(b):
+        return none, none
+    along = np.random.default_rng(0).standard_normal(a.shape[1])
+    along /= np.linalg.norm(along)
+    order = np.argsort(at_a := a.astype(np.float64) @ along, kind="stable")
+    at_a, at_b = at_a[order], b.astype(np.float64) @ along
+    far = CLOSE * np.linalg.norm(b.astype(np.float64), axis=1)
+    first, last = np.searchsorted(at_a, at_b - far, "left"), np.searchsorted(at_a, at_b + far, "right")
+    found = []
+    for j in np.flatnonzero(last > first).tolist():
+        near = order[first[j] : last[j]]
+        gap = np.linalg.norm(a[near].astype(np.float64) - b[j].astype(np.float64), axis=1)
+        if (gap <= far[j]).any():
+            found.append((int(near[int(gap.argmin())]), j))
+    rows = np.array(found, np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
