@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from arcwise.data.images import Images as Images
     from arcwise.data.sources import load as load
     from arcwise.embed import embed as embed
+    from arcwise.encoders import load_encoder as load_encoder
     from arcwise.errors import ArcwiseError as ArcwiseError
     from arcwise.errors import Interrupted as Interrupted
+    from arcwise.gallery import Gallery as Gallery
     from arcwise.heads import Head as Head
     from arcwise.heads import LinearHead as LinearHead
     from arcwise.heads import Scores as Scores
@@ -61,13 +63,13 @@ if TYPE_CHECKING:
 # Where each name of the door lives.
 HOMES = {
     "Advice": "advise", "ArcwiseError": "errors", "Comparison": "records", "Config": "config", "Embedder": "model",
-    "Embeddings": "records", "Encoder": "records", "Head": "heads", "HeadSpec": "headspec", "Images": "data.images",
-    "Interrupted": "errors", "LinearHead": "heads", "MARGINS": "margins", "ModelConfig": "config",
-    "Preprocessing": "records", "Progress": "cli.display", "Prototypes": "records", "RECIPES": "recipes",
-    "Run": "records", "Scores": "heads", "advise": "advise", "compare": "compare", "embed": "embed",
-    "head_from": "heads", "load": "data.sources", "margins_from_counts": "building", "measure": "measure",
-    "mend_torchvision": "backbones.from_timm", "override": "config", "recipe": "recipes", "report": "report",
-    "split_lse": "ops", "train": "train",
+    "Embeddings": "records", "Encoder": "records", "Gallery": "gallery", "Head": "heads", "HeadSpec": "headspec",
+    "Images": "data.images", "Interrupted": "errors", "LinearHead": "heads", "MARGINS": "margins",
+    "ModelConfig": "config", "Preprocessing": "records", "Progress": "cli.display", "Prototypes": "records",
+    "RECIPES": "recipes", "Run": "records", "Scores": "heads", "advise": "advise", "compare": "compare",
+    "embed": "embed", "head_from": "heads", "load": "data.sources", "load_encoder": "encoders",
+    "margins_from_counts": "building", "measure": "measure", "mend_torchvision": "backbones.from_timm",
+    "override": "config", "recipe": "recipes", "report": "report", "split_lse": "ops", "train": "train",
 }  # fmt: skip
 MODULES = ("margins", "metrics", "ops", "optim")
 IMPORTING = threading.RLock()  # threads that open two doors at once would wait for each other's modules

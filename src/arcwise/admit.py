@@ -8,6 +8,7 @@ from torch import Tensor
 from arcwise.errors import ArcwiseError, NotFinite
 from arcwise.sphere import length
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -45,6 +46,10 @@ def admit_embeddings(x: Tensor, w: Tensor, *, checks: bool) -> None:
         got = x.dtype if isinstance(x, Tensor) else type(x).__name__
         how = "x.float()" if isinstance(x, Tensor) else "torch.as_tensor(x)"
         raise ArcwiseError(f"x must be a tensor of floating-point embeddings, got {got}. Pass {how}.")
+    if x.layout != torch.strided or x.dtype not in FLOATS:
+        kind = x.dtype if x.layout == torch.strided else "a sparse tensor"
+        how = "x.float()" if x.layout == torch.strided else "x.to_dense()"
+        raise ArcwiseError(f"x must be dense, in float16, bfloat16, float32 or float64, got {kind}. Pass {how}.")
     if x.ndim != 2 or x.shape[1] != w.shape[-1]:
         raise ArcwiseError(
             f"x must have shape (batch, {w.shape[-1]}), got {tuple(x.shape)}. The head was built for dim={w.shape[-1]}."

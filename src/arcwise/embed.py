@@ -1,20 +1,69 @@
-"""Embeddings of images: an Encoder applied batch by batch, whatever runs it."""
+"""Embeddings of images: an Encoder applied batch by batch, whatever runs it, into memory or into a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from os import PathLike
-from typing import Any
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from arcwise.data.folder import Listing, list_images
 from arcwise.data.images import Images, read_ahead
-from arcwise.errors import ArcwiseError, NotFinite, count_at_least
-from arcwise.records import Embeddings, Encoder
-from arcwise.records.preprocessing import array_of, why_unusable
+from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least
+from arcwise.records import (
+    Embeddings,
+    Encoder,
+    Unusable,
+    cannot_write,
+    image_key,
+    image_list,
+    read_json,
+    ready_pixels,
+    write_json,
+)
+from arcwise.records.lock import take
+from arcwise.records.preprocessing import no_bombs
+from arcwise.schema import table, text, whole
 
 BATCH = 512
+SAVED_EVERY = 2.0  # seconds between two savings of what is embedded into a file
+Counting = Callable[[int, int], None]
+Ready = tuple[np.ndarray, np.ndarray, dict[int, str]]  # pixels, which rows they are of, why others are of no use
+
+
+@dataclass(frozen=True)
+class ToEmbed:
+    """What is to be embedded: a key for every image, labels and names where they are known, and how rows are read.
+
+    `files` are the images that are files, for their sizes and times.
+    """
+
+    keys: tuple[str, ...]
+    y: Int[np.ndarray, " n"] | None
+    names: tuple[str, ...]
+    read: Callable[[Int[np.ndarray, " b"]], Ready]
+    files: tuple[Path, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def digest(self) -> str:
+        """A checksum of which images these are: keys, labels, and of files their sizes and times."""
+        sha = hashlib.sha256(json.dumps([self.keys, self.names]).encode())
+        sha.update(b"" if self.y is None else self.y.astype(np.int64).tobytes())
+        for file in self.files:
+            with contextlib.suppress(OSError):
+                sha.update(f"{file.stat().st_size} {file.stat().st_mtime_ns}\n".encode())
+        return sha.hexdigest()
 
 
 def embed(
@@ -24,12 +73,14 @@ def embed(
     batch: int = BATCH,
     mirror: bool = False,
     about: Mapping[str, Any] | None = None,
-    tell: Callable[[int, int], None] | None = None,
+    tell: Counting | None = None,
+    broken: dict[str, str] | None = None,
 ) -> Embeddings:
     """The embeddings of all images, in their order, each with its key; `mirror` adds those of the mirror images.
 
     Images are those of a source (`arcwise.load`), or paths, bytes, Pillow's images or arrays, which the encoder's own
-    preprocessing makes ready.
+    preprocessing makes ready. One that cannot be read is an error; with a dictionary as `broken` it is left out, and
+    its key and the reason are put there.
 
     >>> import arcwise
     >>> grey = arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
@@ -38,24 +89,66 @@ def embed(
     >>> found.x.shape, found.keys[0].startswith("digits#")
     ((359, 2), True)
     """
+    work = work_of(encoder, images)
+    x, bad = np.empty((len(work), encoder.dim), np.float32), {}
+    for rows, some in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad):
+        x[rows] = some
+        refuse_broken(work, bad, broken)
+    return gathered(x, work, bad, encoder, about)
+
+
+def refuse_broken(work: ToEmbed, bad: Mapping[int, str], broken: dict[str, str] | None) -> None:
+    """Raises at the first image that is of no use, or puts all of them where they are wanted."""
+    if bad and broken is None:
+        row = min(bad)
+        raise Unusable(work.keys[row], bad[row], " Leave it out, or mend it.")
+    if broken is not None:
+        broken |= {work.keys[row]: reason for row, reason in bad.items()}
+
+
+def gathered(
+    x: Float[np.ndarray, "n d"],
+    work: ToEmbed,
+    bad: Mapping[int, str],
+    encoder: Encoder,
+    about: Mapping[str, Any] | None,
+) -> Embeddings:
+    """The record of all rows but those that could not be read."""
+    if not bad:
+        return Embeddings(x, work.y, work.names, work.keys, encoder.fingerprint, about)
+    fine = np.setdiff1d(np.arange(len(work)), sorted(bad))
+    y = None if work.y is None else work.y[fine]
+    return Embeddings(x[fine], y, work.names, tuple(work.keys[i] for i in fine), encoder.fingerprint, about)
+
+
+def encoded(
+    encoder: Encoder,
+    work: ToEmbed,
+    *,
+    batch: int,
+    mirror: bool,
+    tell: Counting | None,
+    bad: dict[int, str],
+    first: int = 0,
+) -> Iterator[tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b d"]]]:
+    """Batch by batch the rows that could be read and their embeddings, from `first` on; `bad` takes the others."""
     count_at_least("batch", batch, 1)
-    if isinstance(images, Images):
-        encoder.preprocessing.refuse_other_shapes(images.shape)
-        y, names, keys, read = images.y, images.names, images.keys, lambda row: np.asarray(images.pixels[row])
-    else:
-        many = image_list(images)
-        y, names, keys = None, (), tuple(image_key(image, at) for at, image in enumerate(many))
-        read = lambda row: np.stack([ready_pixels(encoder, many[at], keys[at]) for at in row])  # noqa: E731
-    x = np.empty((len(keys), encoder.dim), np.float32)
-    for row, pixels in read_ahead(read, batches_of(len(keys), batch)):
-        x[row] = encode_rows(encoder, pixels, mirror=mirror)
-        bad = ~np.isfinite(x[row]).all(axis=1)
-        if bad.any():
-            name = keys[row[bad.argmax()]]
-            raise NotFinite(f"the embedding of image {name} is not finite: the model overflows on it. Train it again.")
-        if tell is not None:
-            tell(int(row[-1]) + 1, len(keys))
-    return Embeddings(x, y, names, keys, encoder.fingerprint, about)
+    starts = range(first, len(work), batch)
+    with no_bombs():
+        for row, (pixels, rows, unusable) in read_ahead(
+            work.read, (np.arange(start, min(start + batch, len(work))) for start in starts)
+        ):
+            bad |= unusable
+            x = encode_rows(encoder, pixels, mirror=mirror) if len(rows) else np.zeros((0, encoder.dim), np.float32)
+            infinite = ~np.isfinite(x).all(axis=1)
+            if infinite.any():
+                name = work.keys[rows[infinite.argmax()]]
+                raise NotFinite(
+                    f"the embedding of image {name} is not finite: the model overflows on it. Train it again."
+                )
+            yield rows, x
+            if tell is not None:
+                tell(int(row[-1]) + 1, len(work))
 
 
 def encode_rows(
@@ -66,34 +159,183 @@ def encode_rows(
     return out + encoder.encode(pixels[:, :, ::-1]) if mirror else out
 
 
-def ready_pixels(encoder: Encoder, image: Any, key: str) -> UInt8[np.ndarray, "h w channels"]:
-    """One image as the encoder wants it, or an error that names it."""
+# ------------------------------------------------------------------------------------ what is to be embedded
+
+
+def work_of(encoder: Encoder, images: Any) -> ToEmbed:
+    """Images of a source, or one or many as they come."""
+    if isinstance(images, ToEmbed):
+        return images
+    if isinstance(images, Images):
+        encoder.preprocessing.refuse_other_shapes(images.shape)
+        return ToEmbed(images.keys, images.y, images.names, lambda rows: (np.asarray(images.pixels[rows]), rows, {}))
+    many = image_list(images)
+    return listed_work(encoder, many, tuple(image_key(image, at) for at, image in enumerate(many)))
+
+
+def listed_work(
+    encoder: Encoder, many: Sequence[Any], keys: tuple[str, ...], y: np.ndarray | None = None,
+    names: tuple[str, ...] = (),
+) -> ToEmbed:  # fmt: skip
+    """Images one by one, each made ready when its turn comes."""
+
+    def read(rows: np.ndarray) -> Ready:
+        pixels, fine, bad = [], [], {}
+        for at in rows.tolist():
+            try:
+                pixels.append(ready_pixels(encoder.preprocessing, many[at], keys[at]))
+                fine.append(at)
+            except Unusable as error:
+                bad[at] = error.reason
+        side, channels = encoder.preprocessing.side, encoder.preprocessing.channels
+        shape = (0, side, side, channels)
+        return np.stack(pixels) if pixels else np.zeros(shape, np.uint8), np.array(fine, np.int64), bad
+
+    return ToEmbed(keys, y, names, read, tuple(Path(one) for one in many if isinstance(one, str | os.PathLike)))
+
+
+def folder_work(encoder: Encoder, folder: Path, *, depth: int = 1) -> ToEmbed:
+    """The images of a folder: labelled where it has a folder per class or a table, else not."""
+    found = list_images(folder, depth=depth)
+    many = [folder / file for file in found.files]
+    keys, y, names = folder_keys(folder, found, whole=True)
+    return listed_work(encoder, many, keys) if is_loose(found) else listed_work(encoder, many, keys, y, names)
+
+
+def folder_keys(
+    folder: Path, found: Listing, *, whole: bool
+) -> tuple[tuple[str, ...], Int[np.ndarray, " n"], tuple[str, ...]]:
+    """The keys of a folder's images, `whole` paths or below the folder; their labels, and the classes' names."""
+    number = {name: at for at, name in enumerate(found.names)}
+    keys = tuple(str(folder / file) for file in found.files) if whole else found.files
+    return keys, np.array([number[label] for label in found.labels]), found.names
+
+
+def watched(work: ToEmbed, see: Callable[[Int[np.ndarray, " b"], np.ndarray], None]) -> ToEmbed:
+    """The same, with somebody who is shown all images that are read: their rows and pixels."""
+
+    def read(rows: np.ndarray) -> Ready:
+        pixels, fine, bad = work.read(rows)
+        see(fine, pixels)
+        return pixels, fine, bad
+
+    return replace(work, read=read)
+
+
+def is_loose(found: Listing) -> bool:
+    """Whether images just lie in a folder, in no folder of a class and in no table."""
+    return not any((found.root).glob("*.csv")) and all(Path(file).parent == Path() for file in found.files)
+
+
+def joined(works: Sequence[ToEmbed]) -> ToEmbed:
+    """Several as one, classes of one name as one class; without labels where one of them has none."""
+    if len(works) == 1:
+        return works[0]
+    starts = np.cumsum([0, *map(len, works)])
+    names = tuple(dict.fromkeys(name for work in works for name in work.names))
+    y = None
+    if all(work.y is not None for work in works):
+        place = {name: at for at, name in enumerate(names)}
+        y = np.concatenate([np.array([place[n] for n in work.names], np.int64)[work.y] for work in works])
+
+    def read(rows: np.ndarray) -> Ready:
+        pixels, fine, bad = [], [], {}
+        for at, work in enumerate(works):
+            mine = rows[(rows >= starts[at]) & (rows < starts[at + 1])] - starts[at]
+            if len(mine):
+                some, kept, unusable = work.read(mine)
+                pixels.append(some)
+                fine.append(kept + starts[at])
+                bad |= {row + int(starts[at]): reason for row, reason in unusable.items()}
+        return np.concatenate(pixels), np.concatenate(fine), bad
+
+    keys = tuple(key for work in works for key in work.keys)
+    return ToEmbed(keys, y, names if y is not None else (), read, tuple(file for work in works for file in work.files))
+
+
+# ------------------------------------------------------------------------------------ into a file
+
+
+class Written(NamedTuple):
+    """What went into a file: rows, their dimension, the classes' names, and what was left out, with the reason."""
+
+    rows: int
+    dim: int
+    names: tuple[str, ...]
+    broken: dict[str, str]
+
+
+STATE = table({"work": text, "model": text, "done": whole(0), "broken": table(rest=text)}, rest=text)
+
+
+def embed_into(
+    out: str | Path,
+    encoder: Encoder,
+    images: Any,
+    *,
+    batch: int = BATCH,
+    mirror: bool = False,
+    about: Mapping[str, Any] | None = None,
+    tell: Counting | None = None,
+) -> Written:
+    """What is in the file `out` once the embeddings of all images are; images that cannot be read are left out.
+
+    What is done is kept beside the file while it lasts: the same call goes on where it was stopped or killed.
+    """
+    out, work = Path(out), work_of(encoder, images)
+    told = {"work": work.digest, "model": encoder.fingerprint, "mirror": str(mirror)}
+    with kept_rows(out) as (file, state):
+        done, bad = known_state(file, state, told, encoder.dim)
+        saved = time.monotonic()
+        file.seek(done * encoder.dim * 4)
+        for rows, x in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad, first=done):
+            here = min(done + batch, len(work)) - done
+            whole_batch = np.zeros((here, encoder.dim), np.float32)
+            whole_batch[rows - done] = x
+            file.write(whole_batch.tobytes())
+            done += here
+            if time.monotonic() - saved > SAVED_EVERY:
+                keep_state(file, state, told, done, bad)
+                saved = time.monotonic()
+        if bad and len(bad) == len(work):
+            raise Unusable(work.keys[0], bad[0], f" None of the {len(work):,} can: nothing was written.")
+        file.flush()
+        x = np.memmap(file, np.float32, "r", shape=(len(work), encoder.dim)) if len(work) else np.zeros(
+            (0, encoder.dim), np.float32)  # fmt: skip
+        gathered(x, work, bad, encoder, about).save(out)
+    broken = {work.keys[row]: reason for row, reason in sorted(bad.items())}
+    return Written(len(work) - len(bad), encoder.dim, work.names, broken)
+
+
+@contextlib.contextmanager
+def kept_rows(out: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """The file that rows are put into, held against other processes, and where its state is told; gone in the end."""
+    rows, state = out.with_name(f".{out.name}.rows"), out.with_name(f".{out.name}.json")
     try:
-        return encoder.preprocessing.pixels(image)
-    except ArcwiseError as error:
-        raise ArcwiseError(f"image {key}: {error}") from None
-    except Exception as error:  # a broken file makes Pillow raise nearly anything
-        raise ArcwiseError(f"image {key} cannot be used ({why_unusable(error)}). Leave it out, or mend it.") from None
+        with rows.open("r+b" if rows.exists() else "w+b") as file:
+            if not take(file, False):
+                raise Busy(f"{out} is being written by another process. Wait for it, or choose another --out.")
+            yield file, state
+            rows.unlink(missing_ok=True)
+            state.unlink(missing_ok=True)
+    except OSError as error:
+        raise ArcwiseError(cannot_write(out, error)) from error
 
 
-def batches_of(n: int, batch: int) -> Iterator[Int[np.ndarray, " b"]]:
-    """The rows of each batch, in order."""
-    for start in range(0, n, batch):
-        yield np.arange(start, min(start + batch, n))
+def known_state(file: IO[bytes], state: Path, told: dict[str, str], dim: int) -> tuple[int, dict[int, str]]:
+    """How many rows are done, of these images by this model, and the images among them that are of no use."""
+    try:
+        known = read_json(state, STATE)
+        bad = {int(row): reason for row, reason in known["broken"].items()}
+    except (ArcwiseError, ValueError):
+        return 0, {}
+    size = file.seek(0, os.SEEK_END)
+    fits = all(known.get(name) == value for name, value in told.items()) and known["done"] * dim * 4 <= size
+    return (known["done"], {row: why for row, why in bad.items() if 0 <= row < known["done"]}) if fits else (0, {})
 
 
-def image_list(images: Any) -> Sequence[Any]:
-    """One image or many as a list."""
-    images = array_of(images)
-    if isinstance(images, np.ndarray) and (images.ndim == 4 or (images.ndim == 3 and images.shape[2] not in (1, 3, 4))):
-        return list(images)
-    if isinstance(images, Sequence | Set | Iterator) and not isinstance(images, str | bytes):
-        return images if isinstance(images, Sequence) else list(images)
-    return [images]
-
-
-def image_key(image: Any, place: int) -> str:
-    """The path of an image that is a file; of any other its place among those handed over, as in #3."""
-    if isinstance(image, str | PathLike):
-        return str(image)
-    return str(getattr(image, "filename", "") or f"#{place}")
+def keep_state(file: IO[bytes], state: Path, told: dict[str, str], done: int, bad: Mapping[int, str]) -> None:
+    """Says how many rows are done, once they are on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+    write_json(state, {**told, "done": done, "broken": {str(row): why for row, why in bad.items() if row < done}})

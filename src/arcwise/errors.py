@@ -55,6 +55,12 @@ def unknown(what: str, got: object, choices: Iterable[str]) -> ArcwiseError:
     return ArcwiseError(f"unknown {what} {got!r}:{hint} Choose from {', '.join(names)}.")
 
 
+def name_list(names: tuple[str, ...], most: int = 12) -> str:
+    """The names as text, not too many of them."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def one_of(name: str, value: Choice, choices: Iterable[Choice]) -> Choice:
     """`value` when it is among the choices, or the error that lists them.
 

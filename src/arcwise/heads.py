@@ -7,6 +7,7 @@ The pass over the classes knows no margin, and the margin knows no classes.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from arcwise.margins import MARGINS, margin_from
 from arcwise.ops import ENGINES, SplitLSE, own_cosine, split_lse, usable_skip
 from arcwise.ops.update import Mover
 from arcwise.sphere import Others, clip, cosines, length, normalise
+from arcwise.views import in_evaluation
 
 REDUCTIONS = ("mean", "sum", "none")
 GRADIENTS = ("exact", "straight_through")
@@ -112,13 +114,13 @@ class Head(nn.Module):
         'ArcFace m=0.3 s=16'
         """
         kind = type(self.margin)
-        name = next((name for name, known in MARGINS.items() if known is kind), kind.__name__)
-        given = {p.name: (getattr(self.margin, p.name, None), p.default) for p in margin_parameters(kind)}
-        m = given.pop("m", (None, None))[0]
+        given = {p.name: (told_value(getattr(self.margin, p.name, None)), p.default) for p in margin_parameters(kind)}
+        m = given["m"][0] if "m" in given and isinstance(given["m"][0], int | float) else None
+        others = {key: v for key, (v, usual) in given.items() if v is not None and v != usual}
         return HeadSpec(
-            name=name, title=getattr(kind, "title", kind.__name__), s=self.s, k=self.k if self.k > 1 else None,
-            m=float(m) if isinstance(m, int | float) else None,
-            parameters={key: v for key, (v, usual) in given.items() if isinstance(v, int | float | str) and v != usual},
+            name=margin_name(kind), title=getattr(kind, "title", kind.__name__), s=self.s,
+            k=self.k if self.k > 1 else None, m=None if m is None else float(m),
+            parameters={key: v for key, v in others.items() if key != "m" or m is None},
         )  # fmt: skip
 
     def scatter_prototypes(self) -> None:
@@ -205,13 +207,7 @@ class Head(nn.Module):
         >>> Head(2, 3).score(torch.randn(5, 2), torch.tensor([0, 1, 2, 0, 1])).correct.dtype
         torch.bool
         """
-        modes = [(module, module.training) for module in self.margin.modules()]
-        self.margin.eval()
-        try:
-            loss, cos_y, cos_other = self.losses(x, y)
-        finally:
-            for module, training in modes:
-                module.training = training
+        loss, cos_y, cos_other = in_evaluation(self).losses(x, y)
         return held_scores(loss, cos_y, cos_other, cos_y > cos_other)
 
     def logits(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b c"]:
@@ -341,6 +337,30 @@ def margin_of(spec: HeadSpec) -> nn.Module:
     for key in given.keys() - (choices := {*inspect.signature(MARGINS[spec.name]).parameters, "s", "k"}):
         raise unknown(f"parameter of {spec.name}", key, choices)
     return margin_from(spec.name, **given)
+
+
+def margin_name(kind: type[nn.Module]) -> str:
+    """What a margin is called in the catalogue; the class's own name where it is not there."""
+    return next((name for name, known in MARGINS.items() if known is kind), kind.__name__)
+
+
+def told_value(value: object) -> bool | int | float | str | None:
+    """A margin's parameter as a spec tells it: numbers and words, a margin inside by its name, many m by a checksum.
+
+    >>> told_value(torch.tensor([0.1, 0.5]))
+    '2 values 0.1 to 0.5 (fbf40f60)'
+    """
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor) and value.numel():
+        numbers = value.detach().double().cpu().contiguous()
+        digest = hashlib.blake2b(numbers.numpy().tobytes(), digest_size=4).hexdigest()
+        return f"{value.numel()} values {numbers.min():g} to {numbers.max():g} ({digest})"
+    if isinstance(value, nn.Module):
+        inside = {p.name: (told_value(getattr(value, p.name, None)), p.default) for p in margin_parameters(type(value))}
+        changed = {key: v for key, (v, usual) in inside.items() if v is not None and v != usual}
+        return str(HeadSpec(name=margin_name(type(value)), parameters=changed))
+    return None
 
 
 def margin_parameters(kind: type[nn.Module]) -> list[inspect.Parameter]:

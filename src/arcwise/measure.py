@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from arcwise.errors import ArcwiseError
 from arcwise.metrics.identification import class_table, confusion, nearest_prototype
 from arcwise.metrics.summary import DUNN, METRICS, all_metrics, definitions, dunn_indices, dunn_name, finite_or_null
 from arcwise.records import Embeddings, Prototypes, Run, read_json, write_json
+from arcwise.records.files import header_bytes
 from arcwise.schema import many, nothing_or, number, table, text
 
 EPOCHS_KEPT = table({"definitions": text, "of": many(text), "values": many(table(rest=nothing_or(number())))})
@@ -26,12 +28,16 @@ def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
     """
     run = run if isinstance(run, Run) else Run.open(run)
     _ = run.result  # what is not finished cannot be measured
-    known = {} if again else kept_metrics(run)
-    if known.get("definitions") == definitions() and is_whole(known):
+    known, evidence = {} if again else kept_metrics(run), evidence_digest(run)
+    if known.get("definitions") == definitions() and known.get("evidence", "") == evidence and is_whole(known):
         return known
     test, unseen, centres = evidence_of(run)
     try:
-        metrics = {"definitions": definitions(), "measured": finite_or_null(all_metrics(test, unseen, centres))}
+        metrics = {
+            "definitions": definitions(),
+            "evidence": evidence,
+            "measured": finite_or_null(all_metrics(test, unseen, centres)),
+        }
         if len(test.names) <= CLASSES_LISTED:
             matrix = confusion(test.labels, nearest_prototype(test, centres).predicted, len(test.names))
             metrics["confusion"] = matrix.tolist()
@@ -55,6 +61,14 @@ def is_whole(known: dict[str, Any]) -> bool:
     found, matrix = known.get("measured", {}), known.get("confusion", [])
     square = all(len(row) == len(matrix) for row in matrix) and len(known.get("classes", [])) <= len(matrix)
     return bool(found) and found.keys() <= METRICS.keys() and square
+
+
+def evidence_digest(run: Run) -> str:
+    """A checksum of the files that a run is measured by: of their headers, which bear the checksums of all the rest."""
+    sha = hashlib.sha256()
+    for path in (run.embeddings_path("test"), run.embeddings_path("unseen"), run.prototypes_path()):
+        sha.update(header_bytes(path) if path.is_file() else b"-")
+    return sha.hexdigest()[:16]
 
 
 def evidence_of(run: Run) -> tuple[Embeddings, Embeddings | None, Prototypes]:

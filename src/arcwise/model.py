@@ -22,14 +22,17 @@ from arcwise.config import ModelConfig, from_values
 from arcwise.data.loader import as_tensor
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
-from arcwise.networks import in_evaluation, own_config, refuse_own
+from arcwise.networks import own_config, refuse_own
 from arcwise.records import FORMAT, Preprocessing, Run, errors_name, meta_json, rows_of
 from arcwise.schema import many, table, text, truth
+from arcwise.views import in_evaluation
 from arcwise.weights import TORCH_DTYPES, load_tensors, put_state, refuse_not_finite, save_tensors, tensor_entry
 
 IMAGES_AT_ONCE = 512
 # What else a model's file tells: the configuration it was trained with.
-ABOUT_MODEL = table(may={"config": table(may={"data": table({"source": text}), "train": table(may={"mirror": truth})})})
+ABOUT_MODEL = table(may={
+    "config": table(may={"data": table({"source": text}), "train": table(may={"mirror": truth})}), "images": text,
+})  # fmt: skip
 
 
 class Neck(nn.Module):

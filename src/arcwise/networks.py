@@ -1,4 +1,4 @@
-"""Networks as they are handed over: what they give, and a second view of them in evaluation mode."""
+"""Networks as they are handed over: what they give."""
 
 from __future__ import annotations
 
@@ -8,22 +8,9 @@ from torch import Tensor, nn
 from arcwise.config import ModelConfig
 from arcwise.errors import ArcwiseError
 from arcwise.records import Preprocessing
+from arcwise.views import in_evaluation
 
 OWN = "own:"  # before the class's name, where the backbone is a network of the user's
-
-
-def in_evaluation(module: nn.Module, seen: dict[int, nn.Module] | None = None) -> nn.Module:
-    """The module in evaluation mode, as a second view of the same weights: the module itself is left as it is.
-
-    So several threads may encode, and another train, without anybody switching anybody's mode.
-    """
-    seen = {} if seen is None else seen
-    if id(module) not in seen:
-        view = seen[id(module)] = object.__new__(type(module))
-        view.__dict__.update(module.__dict__)
-        children = {name: child and in_evaluation(child, seen) for name, child in module._modules.items()}
-        view.__dict__.update(_modules=children, training=False)
-    return seen[id(module)]
 
 
 def own_config(network: nn.Module, look: Preprocessing) -> ModelConfig:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 
-from arcwise.data.images import Images, image_hashes, name_list
-from arcwise.errors import ArcwiseError, note
+from arcwise.data.images import pixel_hash
+from arcwise.errors import ArcwiseError, name_list, note
 from arcwise.records import Embeddings, Run, TrainedOn
 
 CLOSE = 1e-5  # of a row's length: what another batch size, thread or machine changes in an embedding is far below
@@ -24,39 +24,37 @@ def trained_on(model: str | Path) -> TrainedOn | None:
     return run.trained_on
 
 
-def refuse_overlap(model: str | Path, images: Images, *, what: str, allow: bool = False) -> bool:
-    """Whether it is known what the model was trained on; raises where some of the images were among it.
+class OverlapWatch:
+    """Looks at images as they pass, and remembers which of them a model was trained on."""
 
-    `what` names the images. Classes that bear the name of one that was trained on are told, once.
-    """
-    known = trained_on(model)
-    if known is None:
-        return False
-    told = overlap_of(known, images, what)
-    if told and not allow:
-        raise ArcwiseError(f"{told} {ALLOW}")
-    if told:
-        note(told)
-    same = tuple(name for name in images.names if name in set(known.names))
-    if same and not told:
-        note(
-            f"{len(same):,} of the classes of {what} bear names of classes that the model was trained on "
-            f"({name_list(same, 4)}): if they are the same classes, these numbers are not of classes nobody has seen."
-        )
-    return True
+    def __init__(self, known: TrainedOn | None):
+        self.known, self.shared = known, list[int]()
 
+    def __call__(self, rows: Int[np.ndarray, " b"], pixels: UInt8[np.ndarray, "b h w channels"]) -> None:
+        if self.known is not None and len(rows):
+            hashes = np.array([pixel_hash(image) for image in pixels], np.uint64)
+            self.shared += rows[self.known.holds(hashes)].tolist()
 
-def overlap_of(known: TrainedOn, images: Images, what: str) -> str:
-    """What the images share with those that were trained on, in words; nothing where they share nothing."""
-    shared = np.flatnonzero(known.holds(image_hashes(images)))
-    if not len(shared):
-        return ""
-    classes = tuple(images.names[c] for c in np.unique(images.y[shared]))
-    key = images.keys[shared[0]]
-    return (
-        f"{len(shared):,} of the {len(images):,} images of {what} were trained on, pixel for pixel: {key} is one, the "
-        f"classes are {name_list(classes, 4)}."
-    )
+    def refuse(self, found: Embeddings, *, what: str, allow: bool = False) -> bool:
+        """Whether it is known what the model was trained on; raises where some of the images were among it.
+
+        `what` names the images. Classes that bear the name of one that was trained on are told.
+        """
+        if self.known is None:
+            return False
+        same = tuple(name for name in found.names if name in set(self.known.names))
+        if self.shared:
+            told = f"{len(self.shared):,} images of {what} were trained on, pixel for pixel."
+            if not allow:
+                raise ArcwiseError(f"{told} {ALLOW}")
+            note(told)
+        elif same:
+            note(
+                f"{len(same):,} of the classes of {what} bear names of classes that the model was trained on "
+                f"({name_list(same, 4)}): if they are the same classes, these numbers are not of classes nobody has "
+                "seen."
+            )
+        return True
 
 
 def refuse_equal_rows(test: Embeddings, other: Embeddings, *, what: str, allow: bool = False) -> None:

@@ -16,7 +16,7 @@ from hostile.read_runs import splits_of_templates
 
 def model(folder: Path, kit: Any) -> object:
     """The Embedder, one embedding of it, and what `arcwise embed` asks it."""
-    from arcwise.cli.embed import data_config
+    from arcwise.cli.embed import source_config
     from arcwise.errors import ArcwiseError
     from arcwise.model import Embedder
 
@@ -27,7 +27,7 @@ def model(folder: Path, kit: Any) -> object:
         found.encode(pixels)
     for part in ("all", "test"):
         with contextlib.suppress(ArcwiseError):
-            data_config(found, "folder:pictures", part)
+            source_config(found, "folder:pictures", part)
     return found.fingerprint, found.names, found.about, found.config, look
 
 

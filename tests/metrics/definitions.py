@@ -138,7 +138,7 @@ def silhouette(x: np.ndarray, y: np.ndarray, distance: str) -> float:
 def davies_bouldin(x: np.ndarray, y: np.ndarray, distance: str) -> float:
     """mean over classes of the largest (S_i + S_j)/M_ij  (Davies & Bouldin 1979).
 
-    Of classes in one place the quotient is infinite, or 0 where neither has an extent.
+    Of classes in one place the quotient is infinite.
     """
     classes = list(groups(x, y, distance).values())
     centres = [centroid(members, distance) for members in classes]
@@ -147,7 +147,7 @@ def davies_bouldin(x: np.ndarray, y: np.ndarray, distance: str) -> float:
     for i in range(len(classes)):
         others = [j for j in range(len(classes)) if j != i]
         apart = {j: between_points(centres[i], centres[j], distance) for j in others}
-        worst.append(max((S[i] + S[j]) / apart[j] if apart[j] else math.inf if S[i] + S[j] else 0.0 for j in others))
+        worst.append(max((S[i] + S[j]) / apart[j] if apart[j] else math.inf for j in others))
     return math.fsum(worst) / len(worst)
 
 
@@ -173,7 +173,7 @@ def conflicts(
         wrong += min(to[n] for n in other) < min(to[p] for p in same)
         excess += [max(to[p] - to[n] for p in same for n in other)] if here else []
     if not anchors:
-        return 0.0, 0.0, 0.0, []
+        return math.nan, math.nan, math.nan, []
     return in_conflict / triples, hit / anchors, wrong / anchors, sorted(excess, reverse=True)
 
 
@@ -260,13 +260,14 @@ def retrieval(x: np.ndarray, y: np.ndarray, k: Sequence[int]) -> tuple[dict[int,
 
 
 def nearest_neighbour_accuracy(x: np.ndarray, y: np.ndarray) -> float:
-    """The share of samples that are nearer to another of their class than to any of other classes."""
-    right = 0
+    """The share of samples, of classes of two or more, that are nearer to one of their class than to any other."""
+    right = asked = 0
     for q in range(len(x)):
         scores = [(cosine(x[q], x[j]), bool(y[j] == y[q])) for j in range(len(x)) if j != q]
-        best = max(score for score, _ in scores)
-        right += all(own for score, own in scores if score == best)
-    return right / len(x)
+        if any(own for _, own in scores):
+            best = max(score for score, _ in scores)
+            asked, right = asked + 1, right + all(own for score, own in scores if score == best)
+    return right / asked if asked else math.nan
 
 
 # ------------------------------------------------------------------------------------------ known and unseen classes

@@ -117,8 +117,7 @@ def test_one_sample_per_class_leaves_no_pair_to_verify_and_no_query():
     with pytest.raises(ArcwiseError, match="no class has two samples, so no query"):
         metrics.retrieval(e, k=(1,))
     found = metrics.all_metrics(e)
-    assert found["neighbour-accuracy"] == 0.0 and "pairs-auc" not in found
-    assert found["dunn-nearest-diameter-euclidean-95"] == math.inf and found["silhouette-cosine"] == 0.0
+    assert set(found) == {"angle-closest", "packing"}  # nothing else can be said of classes of one
 
 
 def test_embeddings_that_are_all_equal_are_measured():
@@ -127,9 +126,10 @@ def test_embeddings_that_are_all_equal_are_measured():
     assert found["pairs-auc"] == 0.5 and found["pairs-eer"] == 0.5 and found["pairs-tar-0.1"] == 0.0
     assert found["angle-own"] == pytest.approx(0.0, abs=1e-7) and found["packing"] == pytest.approx(0.0, abs=1e-7)
     assert found["accuracy"] == pytest.approx(1 / 3) and found["open-auroc"] == 0.5
-    without = ("conflict", "silhouette", "davies", "dunn", "unseen-dunn")
+    without = ("conflict", "silhouette", "dunn", "unseen-dunn")
     assert {value for name, value in found.items() if name.startswith(without)} == {0.0}
-    assert len([name for name in found if name.startswith(without)]) == 6 + 3 + 3 + 2 * 24
+    assert len([name for name in found if name.startswith(without)]) == 6 + 3 + 2 * 24
+    assert {value for name, value in found.items() if name.startswith("davies")} == {math.inf}
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import pytest
 from arcwise.report import conclusions
 from arcwise.study.table import Table
 
-LOW, HIGH, WIDE = [0.1, 0.11, 0.12], [0.3, 0.31, 0.32], [0.1, 0.9, 0.3]  # LOW and HIGH differ clearly, WIDE from none
+LOW, HIGH, WIDE = [0.1, 0.11, 0.12], [0.3, 0.31, 0.33], [0.1, 0.9, 0.3]  # LOW and HIGH differ clearly, WIDE from none
 
 
 def table(**values):
     """values[metric] is one list per head, of arcface, softmax, normface and cosface as far as they go."""
     heads = ["arcface", "softmax", "normface", "cosface"][: len(next(iter(values.values())))]
     named = {name.replace("_", "-"): dict(zip(heads, many, strict=True)) for name, many in values.items()}
-    return Table(heads=heads, seeds={h: [0, 1, 2] for h in heads}, seconds={}, values=named)
+    return Table(heads=heads, seeds={h: [0, 1, 2] for h in heads}, seconds={h: [1.0] * 3 for h in heads}, values=named)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_verdict_goes_by_the_direction_that_the_metric_names(metric, arcface, 
 def test_the_best_means_are_the_small_ones_where_smaller_is_better():
     found = table(accuracy=(LOW, HIGH), angle_own=(LOW, HIGH))
     said = conclusions.best_sentence(found, ["accuracy", "angle-own"])
-    assert "softmax in accuracy, by the head without margin (31.00 %)" in said
+    assert "softmax in accuracy, by the head without margin (31.33 %)" in said
     assert "arcface in mean angle to the own class mean (6.30°)" in said
 
 
@@ -71,7 +71,7 @@ def test_a_head_is_clearly_better_only_where_it_beats_every_rival():
     first, second = conclusions.answer(found, "arcface", ["accuracy", "angle-own", "unseen-auc"])
     assert (
         first
-        == "Arcface is clearly better than softmax and normface in accuracy (31.00 % against 11.00 % and 11.00 %)."
+        == "Arcface is clearly better than softmax and normface in accuracy (31.33 % against 11.00 % and 11.00 %)."
     )
     assert second.count("it is better than softmax") == 2 and "than normface" not in second
     assert second.count("no more is shown") == 2
@@ -95,13 +95,13 @@ def test_two_rivals_are_named_and_three_are_counted():
 
 def test_a_head_alone_is_compared_with_nobody():
     said = conclusions.answer(table(accuracy=(HIGH,)), "arcface", ["accuracy"])
-    assert "31.00 %" in said[0] and said[1] == "Means over 3 seeds."
+    assert "31.33 %" in said[0] and said[1] == "Means over 3 seeds."
 
 
 def test_heads_that_share_one_seed_are_not_judged():
     values = {"accuracy": {"arcface": HIGH, "softmax": LOW, "normface": LOW}}
     seeds = {"arcface": [0, 1, 2], "softmax": [2, 3, 4], "normface": [1, 2, 3]}
-    found = Table(heads=list(seeds), seeds=seeds, seconds={}, values=values)
+    found = Table(heads=list(seeds), seeds=seeds, seconds={h: [1.0] * 3 for h in seeds}, values=values)
     assert conclusions.rivals_of(found, "arcface") == ["normface"]
     assert "softmax shares fewer than two seeds with arcface and is not judged." in conclusions.sentences(
         found, "arcface"
@@ -109,8 +109,36 @@ def test_heads_that_share_one_seed_are_not_judged():
 
 
 def test_a_paragraph_names_both_heads_and_the_gap_in_its_unit():
-    # 0.3 - 0.1 = 0.31 - 0.11 = 0.32 - 0.12: 20 points, without spread.
+    # 0.3 - 0.1 and 0.31 - 0.11 are 20 points, 0.33 - 0.12 is 21: 20.33 with t 4.303 times 0.58 / sqrt(3).
     better = conclusions.sentences(table(accuracy=(HIGH, LOW)), "arcface")[0]
     worse = conclusions.sentences(table(accuracy=(LOW, HIGH)), "arcface")[0]
-    assert better.startswith("Arcface is better than softmax in ") and "(+20.00 points [+20.00, +20.00])" in better
-    assert worse.startswith("arcface against softmax: it is worse in ") and "(-20.00 points [-20.00, -20.00])" in worse
+    assert better.startswith("Arcface is better than softmax in ") and "(+20.33 points [+18.90, +21.77])" in better
+    assert worse.startswith("arcface against softmax: it is worse in ") and "(-20.33 points [-21.77, -18.90])" in worse
+
+
+def test_gaps_that_are_all_equal_are_no_spread_and_not_clear():
+    found = table(accuracy=([0.3, 0.31, 0.32], LOW))
+    assert conclusions.verdict(found, "accuracy", "arcface", "softmax") == "open"
+    text = conclusions.gap_text(found, "accuracy", "arcface", "softmax")
+    assert text == "+20.00 points (the same for all 3 seeds, no interval)"
+
+
+def test_numbers_beside_a_verdict_are_of_the_seeds_it_rests_on():
+    values = {"accuracy": {"arcface": [0.950, 0.951, 0.40], "softmax": [0.900, 0.902]}}
+    seeds = {"arcface": [0, 1, 2], "softmax": [0, 1]}
+    found = Table(heads=list(seeds), seeds=seeds, seconds={"arcface": [1.0] * 3, "softmax": [1.0] * 2}, values=values)
+    assert conclusions.answer(found, "arcface", ["accuracy"])[0] == (
+        "Arcface is clearly better than softmax in accuracy (95.05 % against 90.10 %)."
+    )
+    assert "softmax" not in conclusions.best_sentence(found, ["accuracy"])
+
+
+def test_a_champion_that_shares_no_two_seeds_is_told_apart_from_one_seed_in_all():
+    values = {"accuracy": {"arcface": LOW, "softmax": HIGH}}
+    apart = Table(heads=["arcface", "softmax"], seeds={"arcface": [0, 1, 2], "softmax": [2, 3, 4]},
+                  seconds={"arcface": [1.0] * 3, "softmax": [1.0] * 3}, values=values)  # fmt: skip
+    assert "shares fewer than two seeds with any other head" in conclusions.answer(apart, "arcface", ["accuracy"])[0]
+    one = Table(heads=["arcface", "softmax"], seeds={"arcface": [0], "softmax": [0]},
+                seconds={"arcface": [1.0], "softmax": [1.0]},
+                values={"accuracy": {"arcface": [0.5], "softmax": [0.4]}})  # fmt: skip
+    assert conclusions.answer(one, "arcface", ["accuracy"])[0].startswith("With one seed nothing can be judged")

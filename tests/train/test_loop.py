@@ -738,7 +738,7 @@ def test_resuming_with_other_images_is_refused(tmp_path):
     run = train(small("train.epochs=1"), tmp_path / "run", device="cpu", data=load(SMALL.data))
     (run.path / "result.json").unlink()
     other = load(dataclasses.replace(SMALL.data, source="synthetic:classes=6,per_class=21,side=8"))
-    with pytest.raises(ArcwiseError, match="added, removed or renamed"):
+    with pytest.raises(ArcwiseError, match="added, removed, renamed or changed"):
         train(small("train.epochs=1"), run.path, resume=True, device="cpu", data=other)
 
 

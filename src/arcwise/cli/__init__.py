@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import warnings
+from itertools import pairwise
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -29,12 +30,17 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("arcwise.cli.plan:plan_command", "Say what a head of so many classes needs and costs on a GPU."),
     "train": ("arcwise.cli.train:train_command", "Train a recipe into a run folder."),
     "compare": ("arcwise.cli.compare:compare_command", "Train several heads over several seeds, side by side."),
-    "evaluate": ("arcwise.cli.evaluate:evaluate_command", "Measure runs or files of embeddings."),
+    "evaluate": ("arcwise.cli.evaluate:evaluate_command", "Measure runs, files of embeddings, or a model on images."),
     "figures": ("arcwise.cli.figures:figures_command", "Draw the figures of finished runs."),
     "report": ("arcwise.cli.report:report_command", "Write a report on finished runs: HTML, PDF, figures, animations."),
     "recipes": ("arcwise.cli.recipes:recipes_command", "List what can be trained by name."),
     "data": ("arcwise.cli.data:data_app", "List data sources, get one, or show what it holds."),
     "embed": ("arcwise.cli.embed:embed_command", "Write the embeddings of images into one file."),
+    "verify": ("arcwise.cli.verify:verify_command", "Say whether images show the same."),
+    "pairs": ("arcwise.cli.pairs:pairs_app", "Draw pairs of images to try models on."),
+    "gallery": ("arcwise.cli.gallery:gallery_app", "Enroll people by their images, and ask who is on one."),
+    "export": ("arcwise.cli.export:export_command", "Write a model as an ONNX file that needs no torch."),
+    "calibrate": ("arcwise.cli.calibrate:calibrate_command", "Find the threshold for a wanted false accept rate."),
     "margins": ("arcwise.cli.margins:margins_command", "List the margins, or write their illustrated page."),
 }
 
@@ -56,8 +62,7 @@ def code_of(tokens: list[str] | None = None) -> int:
         app(tokens, exit_on_error=False, print_error=False, console=console())
         sys.stdout.flush()
     except CycloptsError as error:
-        verb = f" {tokens[0]}" if tokens and tokens[0] in VERBS else ""
-        print(f"arcwise: {error}\nTry: arcwise{verb} --help", file=sys.stderr)
+        print(f"arcwise: {error}{hint_for(tokens)}\nTry: arcwise{verb_words(tokens)} --help", file=sys.stderr)
         return 2
     except ArcwiseError as error:
         print(f"arcwise: {error}", file=sys.stderr)
@@ -75,6 +80,25 @@ def code_of(tokens: list[str] | None = None) -> int:
     finally:
         sys.stdout, sys.stderr, warnings.showwarning = before
     return 0
+
+
+def verb_words(tokens: list[str]) -> str:
+    """The verb that a command line begins with, with its own verb where it has some, as in data show."""
+    if not tokens or tokens[0] not in VERBS:
+        return ""
+    try:
+        below = tokens[1:2] and tokens[1] in set(app[tokens[0]])
+    except (KeyError, TypeError):
+        below = False
+    return f" {tokens[0]} {tokens[1]}" if below else f" {tokens[0]}"
+
+
+def hint_for(tokens: list[str]) -> str:
+    """What to type where settings follow each other after one --set."""
+    for at, (one, other) in enumerate(pairwise(tokens)):
+        if "=" in one and "=" in other and not other.startswith("-") and tokens[max(0, at - 1)] == "--set":
+            return f"\nEach setting has its own --set: --set {one} --set {other}"
+    return ""
 
 
 def forget_output() -> None:

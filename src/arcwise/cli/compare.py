@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 
 from arcwise.cli.advise import Whole
 from arcwise.cli.comparison_display import ComparisonDisplay, print_table
-from arcwise.cli.train import configure
+from arcwise.cli.train import configure, refuse_model_settings
 from arcwise.errors import ArcwiseError, Interrupted, count_in
 from arcwise.headspec import split_heads
 
@@ -25,6 +26,8 @@ def compare_command(
     seeds: Whole = 3,
     set_: Annotated[list[str] | None, Parameter(name="--set", consume_multiple=False)] = None,
     data: str | None = None,
+    unseen: str | None = None,
+    init: Path | None = None,
     out: Path | None = None,
     workers: Whole = 0,
     device: str = "auto",
@@ -45,6 +48,10 @@ def compare_command(
         Change a setting for all, as in --set train.epochs=5; may be given many times.
     data
         The images, as in mnist[0-4] or folder:PATH.
+    unseen
+        Classes to keep from training and to be judged on at the end, by position, name or pattern: 5-9, or s2-*.
+    init
+        A saved model that every head starts from: a run's folder, a model.safetensors, or insightface's .pth.
     out
         The comparison's folder; runs/compare-RECIPE if not given. Runs that are finished there are reused.
     workers
@@ -59,7 +66,10 @@ def compare_command(
     from arcwise.compare import compare
     from arcwise.study.table import table_values
 
-    config = configure(recipe, set_ or [], head=None, data=data)
+    config = configure(recipe, set_ or [], head=None, data=data, unseen=unseen)
+    if init is not None:
+        refuse_model_settings(set_ or [])
+        config = replace(config, init=str(init.resolve()))
     if any(setting.split("=")[0].strip().startswith("head.") for setting in set_ or []):
         raise ArcwiseError(
             "heads carry their own settings here: write --heads arcface:m=0.3,s=16 and leave --set head... out."

@@ -1,80 +1,164 @@
-"""`arcwise embed`: writes the embeddings of a source's images under a saved model."""
+"""`arcwise embed`: writes the embeddings of images under a model into one file."""
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
+
+from arcwise.cli.advise import Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig, from_values
+from arcwise.data.folder import counted
 from arcwise.errors import ArcwiseError, one_of
 from arcwise.records import Embeddings, Run
 from arcwise.records.folders import is_run
 
 if TYPE_CHECKING:
-    from arcwise.model import Embedder
+    from arcwise.embed import ToEmbed
+
+TRAININGS_OWN = ("test", "validation", "unseen", "*-epoch-*")  # embeddings in a Run that training writes
+PARTS = ("all", "train", "validation", "test", "unseen")
 
 
 def embed_command(
     model: Path,
-    data: str,
+    what: Annotated[list[str], Parameter(allow_leading_hyphen=True)],
     /,
     *,
     out: Path = Path("embeddings.safetensors"),
     part: str = "all",
+    depth: Whole = 0,
+    batch: Whole = 512,
     device: str = "auto",
     data_dir: Path | None = None,
 ) -> None:
     """Write the embeddings of images into one file.
 
+    Stopped or killed, the same command goes on where it was. Images that cannot be read are named and left out.
+
     Parameters
     ----------
     model
-        A run's folder, a model.safetensors, or insightface's .pth.
-    data
-        The images, as in mnist[5-9] or folder:PATH.
+        A run's folder, a model.safetensors, insightface's .pth, or an .onnx file that arcwise exported.
+    what
+        Images, folders of images, sources as in mnist[5-9] or folder:PATH, or - for a list of paths on standard input.
     out
         Where the embeddings go.
     part
-        all of the source's images, or the part of them that the model was given as train, validation, test or unseen.
+        all of a source's images, or the part of them that the model was given as train, validation, test or unseen.
+    depth
+        A class is a folder at this depth below the one that is named; 0: as the model was trained, else 1.
+    batch
+        Images at a time.
     device
         auto, cpu, cuda or cuda:1.
     data_dir
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
-    one_of("part", part, ("all", "train", "validation", "test", "unseen"))
-    refuse_places(out)
-    from arcwise.data.sources import load, load_whole
-    from arcwise.embed import embed
-    from arcwise.model import Embedder
-    from arcwise.train.device import device_for
+    one_of("part", part, PARTS)
+    refuse_places(out, model, part)
+    from arcwise.embed import embed_into, joined
+    from arcwise.encoders import load_encoder
 
-    embedder = Embedder.load(model, device=device_for(device))
-    config = data_config(embedder, data, part)
-    counter = Counter(image_text if data.startswith("folder") else byte_text)
+    encoder = load_encoder(model, device=device)
+    broken: dict[str, str] = {}
+    works = [work_for(encoder, one, part, depth, data_dir, broken) for one in words_of(what)]
+    if len(works) > 1 and part != "all":
+        raise ArcwiseError("--part is of one source: name it alone.")
+    counter = Counter(image_text)
+    told = {"source": shlex.join(what), "part": part}
+    with holding(out):
+        found = embed_into(
+            out, encoder, joined(works), batch=batch, mirror=trained_with(encoder, "train").get("mirror", False),
+            about=told, tell=lambda done, total: counter("embedding", done, total),
+        )  # fmt: skip
+    for name, reason in {**broken, **found.broken}.items():
+        print(f"skipped {name}: {reason}", file=sys.stderr)
+    classes = f", {counted(len(found.names), 'class', 'classes')}" if found.names else ", without labels"
+    print(f"{out}: {counted(found.rows, 'embedding')} of {found.dim} dimensions{classes}")
+    print(f"Next: {next_command(out, model, found.names, encoder)}")
+
+
+def next_command(out: Path, model: Path, names: tuple[str, ...], encoder: Any) -> str:
+    """What to do with the file: judge it by the head where all its classes were trained on, or by its classes alone."""
+    quoted = shlex.quote(str(out))
+    if len(names) < 2:
+        return f"python -c \"import arcwise; print(arcwise.Embeddings.load('{out}').x.shape)\""
+    known = Run(model).exists() and set(names) <= set(encoder.names)
+    return f"arcwise evaluate {quoted}" + (f" --prototypes {shlex.quote(str(model))}" if known else "")
+
+
+def words_of(what: list[str]) -> Iterator[str]:
+    """What was named, one by one; a - stands for the lines on standard input."""
+    for one in what:
+        if one == "-":
+            yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
+        else:
+            yield one
+
+
+def work_for(
+    encoder: Any, what: str, part: str, depth: int, data_dir: Path | None, broken: dict[str, str]
+) -> ToEmbed:  # fmt: skip
+    """The images of one source, folder or file; `broken` takes the files of a source that cannot be read."""
+    from arcwise.data.images import split_filter
+    from arcwise.data.sources import SOURCES, load, load_whole
+    from arcwise.embed import folder_work, listed_work, work_of
+
+    name = split_filter(what)[0].partition(":")[0]
+    path = Path(what)
+    if name not in SOURCES and path.is_dir():
+        return folder_work(encoder, path, depth=depth or 1)
+    if name not in SOURCES and (path.is_file() or path.suffix):
+        return listed_work(encoder, [path], (what,))
+    config = source_config(encoder, what, part, depth)
+    counter = Counter(image_text if what.startswith("folder") else byte_text)
     if part == "all":
-        wanted, broken = load_whole(config, data_dir=data_dir, tell=counter)
+        images, bad = load_whole(config, data_dir=data_dir, tell=counter)
     else:
         splits = load(config, data_dir=data_dir, tell=counter)
-        wanted, broken = splits.part(part), splits.broken
-    counter = Counter(image_text)
-    told = {"source": data, "part": part}
-    mirror = embedder.about.get("config", {}).get("train", {}).get("mirror", False)
-    found = embed(
-        embedder, wanted, mirror=mirror, about=told, tell=lambda done, total: counter("embedding", done, total)
-    )
-    found.save(out)
-    for name, reason in broken.items():
-        print(f"skipped {name}: {reason}", file=sys.stderr)
-    print(f"{out}: {len(found.x):,} embeddings of {found.dim} dimensions, {len(found.names)} classes")
-    centres = f" --prototypes {shlex.quote(str(model))}" if Run(model).exists() else ""
-    print(f"Next: arcwise evaluate {shlex.quote(str(out))}{centres}")
+        told = encoder.about.get("images")
+        if told is not None and not splits.are(told):
+            raise ArcwiseError(
+                f"the images of {what} are not those that the model was trained on: some were added, removed, renamed "
+                f"or changed, so its {part} images are no longer known. Put them back, or leave --part out."
+            )
+        images, bad = splits.part(part), splits.broken
+    broken |= bad
+    return work_of(encoder, images)
 
 
-def refuse_places(out: Path) -> None:
+def source_config(encoder: Any, source: str, part: str = "all", depth: int = 0) -> DataConfig:
+    """A source as the model wants it; parts are cut as they were when it was trained."""
+    look, trained = encoder.preprocessing, trained_with(encoder, "data")
+    framed = {"size": look.side, "channels": look.channels, "fit": look.fit, "resample": look.resample}
+    same = trained.get("source") == source
+    if part == "all":
+        return DataConfig(source=source, depth=depth or (trained.get("depth", 1) if same else 1), **framed)
+    if not same:
+        raise ArcwiseError(
+            f"the model was not trained on {source}, so it has no {part} images there. Leave --part out for all images."
+        )
+    return replace(from_values(DataConfig, trained, where="data."), **framed)
+
+
+def trained_with(encoder: Any, part: str) -> dict[str, Any]:
+    """A part of the configuration that a model was trained with, where it tells."""
+    return encoder.about.get("config", {}).get(part, {})
+
+
+# ------------------------------------------------------------------------------------ where embeddings may go
+
+
+def refuse_places(out: Path, model: Path, part: str) -> None:
     """Raises where embeddings do not belong: over any file but embeddings, in a run but beside its own."""
     whole = out.resolve()
     if not whole.parent.is_dir():
@@ -86,6 +170,25 @@ def refuse_places(out: Path) -> None:
     for folder in whole.parents:
         if is_run(folder) and whole.parent != folder / "embeddings":
             raise ArcwiseError(f"{folder} is a run: embeddings in it go to {folder / 'embeddings' / whole.name}.")
+    run = run_of(whole)
+    if run is not None and any(fnmatch.fnmatchcase(whole.stem, own) for own in TRAININGS_OWN):
+        mine = model.resolve() in (run.path, run.model.resolve())
+        if not mine or part != whole.stem:
+            raise ArcwiseError(
+                f"{out} is what {run.path} is measured by: only its own model's --part {whole.stem} belongs there. "
+                f"Choose another name, such as {whole.with_name('all.safetensors')}."
+            )
+
+
+def run_of(path: Path) -> Run | None:
+    """The run in whose embeddings a file lies."""
+    return Run(path.parent.parent) if path.parent.name == "embeddings" and is_run(path.parent.parent) else None
+
+
+def holding(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Holds the run that a file lies in, against a process that trains it."""
+    run = run_of(out.resolve())
+    return contextlib.nullcontext() if run is None else run.locked()
 
 
 def is_embeddings(path: Path) -> bool:
@@ -93,18 +196,5 @@ def is_embeddings(path: Path) -> bool:
     try:
         Embeddings.load(path)
     except ArcwiseError:
-        return path.parent.name == "embeddings" and is_run(path.parent.parent)
+        return run_of(path) is not None
     return True
-
-
-def data_config(embedder: Embedder, data: str, part: str) -> DataConfig:
-    """The data as the model wants it; parts are cut as they were when it was trained."""
-    look, trained = embedder.preprocessing, embedder.about.get("config", {}).get("data")
-    framed = {"size": look.side, "channels": look.channels, "fit": look.fit, "resample": look.resample}
-    if part == "all":
-        return DataConfig(source=data, **framed)
-    if not trained or trained["source"] != data:
-        raise ArcwiseError(
-            f"the model was not trained on {data}, so it has no {part} images there. Leave --part out for all images."
-        )
-    return replace(from_values(DataConfig, trained, where="data."), **framed)

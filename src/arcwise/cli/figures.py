@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arcwise.cli.progress import clear_line, teller
 from arcwise.cli.report import needs
-from arcwise.errors import ArcwiseError, one_of
+from arcwise.errors import ArcwiseError, note, one_of
 from arcwise.records import Comparison, Run, claim_folder, mark_report
 
 WHY_NOT = {
@@ -58,11 +58,13 @@ def figures_command(
     claim_folder(folder, "report", also=tuple(runs))
     about, tell = make.subject_of(runs), teller()
     kinds = ("png", "svg") if svg else ("png",)
-    if folder not in runs:
-        mark_report(folder)
     drawn = make.figures(about, folder, only=only, kinds=kinds, tell=tell)
     films = make.animations(about, folder, tell=tell) if animate else []
+    if folder not in runs and (drawn or films):
+        mark_report(folder)
     clear_line()
+    if animate and not films:
+        note("no animation: they need snapshots (--set train.snapshots=true) of two or three dimensions.")
     if not drawn and not films:
         raise ArcwiseError(
             f"these runs do not allow the figure {only!r}: {WHY_NOT.get(only, 'they lack what it shows')}."

@@ -63,8 +63,12 @@ class Counter:
 
 
 def image_text(count: int) -> str:
-    """A number of images."""
-    return f"{count:,} images"
+    """A number of images.
+
+    >>> image_text(1), image_text(2000)
+    ('1 image', '2,000 images')
+    """
+    return f"{count:,} image{'s' * (count != 1)}"
 
 
 def degrees(radians: float | None) -> str:

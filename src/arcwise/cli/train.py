@@ -99,7 +99,10 @@ def configure(
         if value is not None:
             settings = [f"{name}={value}", *settings]
     if any(setting.split("=")[0].strip() in ("seed", "init", "recipe") for setting in settings):
-        raise ArcwiseError("seed, init and recipe have options of their own: --seed, --init, and the first word.")
+        raise ArcwiseError(
+            "seed, init and recipe are no settings: --seed (of compare --seeds) and --init say the first two, and the "
+            "first word is the recipe."
+        )
     return override(recipe_config(recipe), settings)
 
 

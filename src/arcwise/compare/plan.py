@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arcwise.config import Config, override
-from arcwise.headspec import folder_name
+from arcwise.errors import ArcwiseError
+from arcwise.headspec import HeadSpec, folder_name
 from arcwise.records import FORMAT, Comparison, claim_folder, write_json
 
 
@@ -36,12 +37,26 @@ def plan_jobs(base: Config, heads: list[str], seeds: list[int], out: Path) -> li
     ]
 
 
+def trained_before(found: Comparison) -> tuple[list[str], list[int]]:
+    """The heads and the seeds of which a comparison has finished runs; none of one that is new or damaged."""
+    try:
+        runs = found.runs() if found.exists() else {}
+        return [head for head, many in runs.items() if many], [
+            s for s in found.seeds if any(runs.values())
+        ] if runs else []
+    except ArcwiseError:
+        return [], []
+
+
 def begin_comparison(out: Path, base: Config, heads: list[str], seeds: list[int], command: str) -> Comparison:
-    """The comparison in a folder, new or gone on with, its comparison.json written."""
+    """The comparison in a folder, new or gone on with, its comparison.json written; heads and seeds of before stay."""
     found = Comparison(out)
     claim_folder(out, "comparison")
+    before, earlier = trained_before(found)
+    kept = [head for head in before if HeadSpec.parse(head) not in map(HeadSpec.parse, heads)]
     told = {
-        "format": FORMAT, "recipe": base.recipe, "heads": heads, "seeds": seeds, "command": command,
+        "format": FORMAT, "recipe": base.recipe, "heads": [*kept, *heads],
+        "seeds": sorted({*seeds, *earlier}), "command": command,
         "config": dataclasses.asdict(base),
     }  # fmt: skip
     write_json(out / "comparison.json", told)

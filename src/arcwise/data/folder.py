@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -18,8 +19,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from arcwise.data.images import Images, MappedRows, Tell, image_hashes, name_list, pixel_hash
-from arcwise.errors import ArcwiseError
+from arcwise.data.images import Images, MappedRows, Tell, image_hashes, pixel_hash
+from arcwise.errors import ArcwiseError, name_list
 from arcwise.records import Framing, cannot_write, locked, write_json
 from arcwise.records.preprocessing import known_formats, no_bombs, why_unusable
 
@@ -45,7 +46,7 @@ class Listing:
     @property
     def names(self) -> tuple[str, ...]:
         """The classes, numbers in their natural order."""
-        return tuple(sorted(set(self.labels), key=natural))
+        return tuple(sorted(set(self.labels), key=lambda name: (natural(name), name)))
 
 
 def natural(name: str) -> list:
@@ -107,8 +108,7 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
     empty = [str(name) for item in folders if (name := item.relative_to(root)).parts not in classes and visible(name)]
     if empty:
         yield f"{counted(len(empty), 'folder')} without images, so no class: {some_of(empty)}."
-    every = [path for path in root.rglob("*") if path.is_symlink() and visible(path.relative_to(root))]
-    dangling = [str(path.relative_to(root)) for path in every if not path.exists()]
+    dangling = [str(path.relative_to(root)) for path in walked(root) if path.is_symlink() and not path.exists()]
     if dangling:
         lead = "leads" if len(dangling) == 1 else "lead"
         yield f"{counted(len(dangling), 'link')} that {lead} nowhere {left_out(dangling)}."
@@ -176,20 +176,28 @@ def images_under(folder: Path) -> Iterator[Path]:
     from PIL import Image
 
     endings = {ending for ending, kind in Image.registered_extensions().items() if kind in known_formats()}
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in endings and path.is_file() and visible(path.relative_to(folder)):
+    for path in sorted(walked(folder)):
+        if path.suffix.lower() in endings and path.is_file():
             yield path
+
+
+def walked(folder: Path) -> Iterator[Path]:
+    """What lies below a folder and is no folder; links to folders are followed, none of them twice on one way down."""
+    ways: dict[Path, frozenset[Path]] = {folder: frozenset((folder.resolve(),))}
+    for at, names, files in os.walk(folder, followlinks=True):
+        above = ways.pop(Path(at), frozenset())
+        below = {name: Path(at, name) for name in names}
+        whole = {name: path.resolve() for name, path in below.items()}
+        names[:] = [name for name in names if not name.startswith(".") and whole[name] not in above]
+        ways |= {below[name]: above | {whole[name]} for name in names}
+        yield from (Path(at, name) for name in files if not name.startswith("."))
 
 
 def from_table(root: Path, tables: list[Path]) -> Listing:
     """The images that a CSV names, beside it or below."""
     if len(tables) > 1:
         raise ArcwiseError(f"{root} holds several CSV files ({', '.join(t.name for t in tables)}): leave one.")
-    try:
-        with tables[0].open(newline="", encoding="utf-8-sig", errors="replace") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise ArcwiseError(f"{tables[0]} cannot be read: {error}.") from None
+    rows = table_rows(tables[0])
     at, skip = columns(rows, tables[0])
     found: dict[str, str] = {}
     twice = []
@@ -209,10 +217,36 @@ def from_table(root: Path, tables: list[Path]) -> Listing:
     return Listing(root, tuple(found), tuple(found.values()), tuple(notes))
 
 
+def table_rows(table: Path) -> list[list[str]]:
+    """The cells of a CSV in UTF-8, without white space around them and without empty rows, or what is wrong with it."""
+    try:
+        text = table.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ArcwiseError(f"{table} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        row = error.object[: error.start].count(b"\n") + 1
+        raise ArcwiseError(
+            f"{table} is not in UTF-8 (row {row}): save it as UTF-8, which spreadsheets offer."
+        ) from None
+    try:
+        read = csv.reader(io.StringIO(text, newline=""), strict=True)
+        rows = [[cell.strip() for cell in row] for row in read if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise ArcwiseError(f"{table} cannot be read: {error}. Look for a quotation mark that is not closed.") from None
+    for number, row in enumerate(rows, start=1):
+        broken = next((cell for cell in row if "\n" in cell or "\r" in cell), None)
+        if broken is not None:
+            raise ArcwiseError(
+                f"{table}, row {number} holds a line break in {broken[:40]!r}: put each row on one line."
+            )
+    return rows
+
+
 def table_file(root: Path, name: str, where: str) -> str:
     """The file that a row names, relative to the table's folder and spelt in one way; it lies there or below."""
     file = os.path.normpath(name)
-    if "\0" in name or Path(name).is_absolute() or Path(file).parts[:1] == (os.pardir,):
+    inside = "\0" not in name and not Path(name).is_absolute() and Path(file).parts[:1] != (os.pardir,)
+    if not inside or not (root / file).resolve().is_relative_to(root.resolve()):
         raise ArcwiseError(f"{where} names {name!r}, which is outside of {root}: images lie beside the table or below.")
     if not (root / file).is_file():
         raise ArcwiseError(f"{where} names {name!r}, which is not in {root}.")
@@ -364,8 +398,13 @@ def cache_key(listing: Listing, framing: Framing) -> str:
         told += [framing.fit, framing.resample]
     sha = hashlib.sha256(json.dumps(told).encode())
     for name in listing.files:
-        status = (listing.root / name).stat()
-        sha.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
+        try:
+            status = (listing.root / name).stat()
+        except OSError:  # it went away since it was listed: decoding tells
+            continue
+        # The last number tells files apart that were swapped.
+        numbers = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        sha.update(f"{name}\0{numbers}\n".encode(errors="surrogateescape"))
     return sha.hexdigest()[:24]
 
 
@@ -405,3 +444,31 @@ def list_parts(root: Path, *, depth: int = 1) -> tuple[Listing, Listing | None, 
     if extra:
         raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {name_list(extra)}.")
     return train, test, train.names
+
+
+def sizes_of(root: Path, files: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Width and height of images as they lie on the disk; of those that can be read."""
+    from PIL import Image
+
+    found = []
+    for file in files:
+        try:
+            with Image.open(root / file, formats=known_formats()) as picture:
+                found.append(picture.size)
+        except Exception:  # a broken file makes Pillow raise nearly anything
+            continue
+    return found
+
+
+def table_column(root: Path, column: str) -> dict[str, str]:
+    """What a folder's table says of each file in another column."""
+    tables = [path for path in sorted(root.glob("*.csv")) if visible(path.relative_to(root))]
+    if len(tables) != 1:
+        raise ArcwiseError(f"{root} has {len(tables) or 'no'} tables: a column {column!r} is read from the one it has.")
+    rows = table_rows(tables[0])
+    (file, _), skip = columns(rows, tables[0])
+    head = [cell.lower() for cell in rows[0]]
+    if not skip or column.lower() not in head:
+        raise ArcwiseError(f"{tables[0]} has no column {column!r}: it has {', '.join(rows[0])}.")
+    at = head.index(column.lower())
+    return {os.path.normpath(row[file]): row[at] for row in rows[1:] if len(row) > max(at, file)}

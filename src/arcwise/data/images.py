@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from arcwise.errors import ArcwiseError, number_in
+from arcwise.errors import ArcwiseError, name_list, number_in
 
 AHEAD = 4  # batches that are read before they are needed
 Read = TypeVar("Read")
@@ -185,7 +185,7 @@ def split_filter(text: str) -> tuple[str, str]:
 
 
 def select_classes(text: str, names: tuple[str, ...]) -> list[int]:
-    """The classes that a filter names: names, positions counted from 0, ranges of either with both ends, and patterns.
+    """The classes that a filter names: names, positions counted from 0, ranges of either, and patterns; names first.
 
     >>> select_classes("0-2, dog", ("ant", "bee", "cat", "dog")), select_classes("2-", ("ant", "bee", "cat", "dog"))
     ([0, 1, 2, 3], [2, 3])
@@ -194,20 +194,21 @@ def select_classes(text: str, names: tuple[str, ...]) -> list[int]:
     """
     position = {name: at for at, name in enumerate(names)}
     found: list[int] = []
-    for part in (part.strip() for part in text.split(",")):
+    for part in [text.strip()] if text.strip() in position else [part.strip() for part in text.split(",")]:
         span = re.fullmatch(r"([0-9]{1,9})(?:\s*(-)\s*([0-9]{0,9}))?", part)
         first_name, dash, last_name = (piece.strip() for piece in part.partition("-"))
         if part in position:
             found.append(position[part])
-        elif dash and first_name in position and last_name in position:
-            found += range(position[first_name], position[last_name] + 1)
-        elif any(sign in part for sign in "*?") and (
+        elif dash and first_name in position and (last_name in position or not last_name):
+            found += range(position[first_name], position[last_name] + 1 if last_name else len(names))
+        elif any(sign in part for sign in "*?[") and (
             like := [name for name in names if fnmatch.fnmatchcase(name, part)]
         ):
             found += [position[name] for name in like]
         elif span is None:
             raise ArcwiseError(
                 f"there is no class {part!r}. The classes are {name_list(names)}; ranges are written 0-4, patterns a*."
+                + (" Folders in folders are classes with data.depth=2." if "/" in part else "")
             )
         else:
             first = int(span[1])
@@ -218,12 +219,6 @@ def select_classes(text: str, names: tuple[str, ...]) -> list[int]:
     if len(set(found)) < len(found):
         raise ArcwiseError(f"the class filter {text!r} names a class twice.")
     return found
-
-
-def name_list(names: tuple[str, ...], most: int = 12) -> str:
-    """The names as text, not too many of them."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def split_by_class(

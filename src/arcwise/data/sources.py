@@ -19,17 +19,18 @@ from arcwise.data.fetch import ORIGINS, cache_folder, expand_home, fetch_arrays
 from arcwise.data.images import (
     Images,
     Tell,
+    image_hashes,
     imbalance_classes,
     limit_images,
-    name_list,
     select_classes,
     split_by_class,
     split_filter,
 )
-from arcwise.errors import ArcwiseError, count_in, number_in, unknown
+from arcwise.errors import ArcwiseError, count_in, name_list, number_in, unknown
 from arcwise.records import Framing, Run
 from arcwise.records.preprocessing import with_channels
 
+PIXELS_TOO = "2-"  # begins a fingerprint that counts pixels
 SYNTHETIC_BYTES = 2**28  # of pixels at most; making them takes some ten times as much
 
 
@@ -64,7 +65,16 @@ class Splits:
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of which images are in which part, by name and label; of pixels where they were handed over."""
+        """A checksum of which images are in which part: names, labels and pixels."""
+        sha = hashlib.sha256()
+        for name, part in self.parts.items():
+            sha.update(json.dumps([name, part.names, part.shape, part.y.tolist(), part.files]).encode())
+            sha.update(image_hashes(part).tobytes())
+        return PIXELS_TOO + sha.hexdigest()[:24]
+
+    @property
+    def earlier_fingerprint(self) -> str:
+        """The same as Runs have it from before pixels of files were counted."""
         sha = hashlib.sha256()
         for name, part in self.parts.items():
             sha.update(json.dumps([name, part.names, part.shape, part.y.tolist(), part.files]).encode())
@@ -73,13 +83,17 @@ class Splits:
         return sha.hexdigest()[:24]
 
     def refuse_others(self, run: Run) -> None:
-        """Raises when the images that a run was started with were others: added to, taken from or renamed."""
+        """Raises when the images that a run was started with were others."""
         before = run.about.get("images")
-        if before is not None and before != self.fingerprint:
+        if before is not None and not self.are(before):
             raise ArcwiseError(
-                f"the images are not those that {run.path} was started with: some were added, removed or renamed. "
-                "Put them back, or choose another --out."
+                f"the images are not those that {run.path} was started with: some were added, removed, renamed or "
+                "changed. Put them back, or choose another --out."
             )
+
+    def are(self, fingerprint: str) -> bool:
+        """Whether a fingerprint is of these images."""
+        return fingerprint == (self.fingerprint if fingerprint.startswith(PIXELS_TOO) else self.earlier_fingerprint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from arcwise.figures.confusion import confusion_matrices
 from arcwise.figures.dunn_epochs import dunn_over_epochs
 from arcwise.figures.glance import at_a_glance
 from arcwise.figures.neighbours import neighbours
-from arcwise.figures.plane import embedding_plane
+from arcwise.figures.plane import biased_plane, embedding_plane
 from arcwise.figures.roc import verification_curves
 from arcwise.figures.sample import one_sample
 from arcwise.figures.samples import samples
@@ -63,6 +63,7 @@ FIGURES: dict[str, Illustration] = {
     "confusion": Illustration("classes", confusion_matrices, "what was taken for what", True),
     "conflicts": Illustration("classes", conflict_triples, "samples that lie nearer to another class"),
     "neighbours": Illustration("pairs", neighbours, "queries with their nearest neighbours"),
+    "boundaries": Illustration("bias", biased_plane, "the boundaries without a bias and with one"),
     "bias": Illustration("bias", bias_and_frequency, "biases against class sizes"),
 }
 

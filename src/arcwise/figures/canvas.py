@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from arcwise.figures.fonts import drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +45,12 @@ def offscreen() -> None:
     """Draws into memory from now on: no window is ever asked for; letters the font lacks are boxes."""
     import warnings
 
-    import matplotlib
-
+    wanted = os.environ.pop("MPLBACKEND", None)  # one that there is not would end the import
+    try:
+        import matplotlib
+    finally:
+        if wanted is not None:
+            os.environ["MPLBACKEND"] = wanted
     matplotlib.use("Agg")
     warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
 
@@ -128,13 +135,13 @@ def class_legend(figure: Figure, names: tuple[str, ...]) -> None:
     if len(names) > TOLD_APART:
         return
     marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i), markersize=4) for i in range(len(names))]
-    labels = [shorten(name, 30) for name in names]
+    labels = tell_apart(names, 30)
     columns = min(len(labels), 10, max(1, int(figure.get_figwidth() * 15) // (max(map(len, labels)) + 5)))
     figure.legend(marks, labels, loc="outside lower center", ncols=columns)
 
 
 def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
-    """A class's name at a place of the picture, legible on whatever lies there."""
+    """A class's name at a place of the picture, legible on whatever lies there; inside the frame."""
     from matplotlib import patheffects
 
     look = {"ha": "center", "va": "center", "fontsize": SMALL, "fontweight": "bold", "color": "0.1", "zorder": 6}
@@ -143,21 +150,67 @@ def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
 
 
 def shorten(name: str, most: int = 16) -> str:
-    """A name of at most so many letters.
+    """A name of at most so many letters: the end stays, for there names differ.
 
     >>> shorten("Alphabet_of_the_Magi/character01")
-    'Alphabet_of_the…'
+    'Alphabe…racter01'
     """
-    return name if len(name) <= most else name[: most - 1] + "…"
+    name = drawable(name)
+    if len(name) <= most:
+        return name
+    end = (most - 1) * 8 // 15
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
+
+
+def tell_apart(names: Sequence[str], most: int = 16) -> list[str]:
+    """Names of at most so many letters; where all are long and begin with the same words, without these.
+
+    >>> tell_apart(["species number 1", "species number 12"], 10)
+    ['…1', '…12']
+    """
+    names, start = [drawable(name) for name in names], 0
+    if len(names) > 1 and max(map(len, names)) > most:
+        same = next((i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1), None)
+        same = min(map(len, names)) if same is None else same
+        start = max(names[0].rfind(sign, 0, same) for sign in " /_-") + 1
+    return [shorten("…" * bool(start) + name[start:], most) for name in names]
+
+
+def room_for_names(spots: Any, names: Sequence[str], *, extent: float, inches: float) -> list[Any]:
+    """Where each name may stand so that none covers another: at its spot or around it; None where there is no room.
+
+    A panel reaches from -extent to extent, and is so many inches wide.
+    """
+    import numpy as np
+
+    unit = 2.0 * extent / (72.0 * inches)  # of the picture's numbers in a point
+    high = 1.25 * SMALL * unit
+    taken: list[tuple[float, float, float, float]] = []
+    found: list[Any] = []
+    for spot, name in zip(spots, names, strict=True):
+        wide, place = 0.74 * SMALL * unit * max(len(name), 1), None
+        for dx, dy in ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1), (0, 2), (0, -2)):
+            x = float(np.clip(spot[0] + 0.55 * dx * wide, wide / 2 - extent, extent - wide / 2))
+            y = float(np.clip(spot[1] + dy * high, high / 2 - extent, extent - high / 2))
+            box = (x - wide / 2, x + wide / 2, y - high / 2, y + high / 2)
+            if not any(box[0] < r and l < box[1] and box[2] < t and b < box[3] for l, r, b, t in taken):
+                taken.append(box)
+                place = (x, y)
+                break
+        found.append(place)
+    return found
 
 
 def plain_logarithm(axis: Any) -> None:
     """Ticks of a logarithmic axis as plain numbers: at 1, 2 and 5 of each power where it spans less than two."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     low, high = sorted(axis.get_view_interval())
     few = low > 0 and high / low < 100
-    axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+    locator = LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12)
+    shown = [tick for tick in locator.tick_values(low, high) if low <= tick <= high] if low > 0 else [1.0, 2.0]
+    axis.set_major_locator(locator if len(shown) > 1 else MaxNLocator(4))
+    axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -21,13 +21,14 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
     images = about.images("test")
     if images is None:
         return
-    rows, titles = [], []
+    rows, titles, none = [], [], []
     for head in shown_heads(about):
         found = about.embeddings(head)
         right = rightly_named(found, about.prototypes(head))
         worst = conflicts(found, distance="cosine", correct=right, worst=3, limit=ANCHORS).worst
         at = images.positions(found.keys)
         if not worst or at is None:
+            none.append(head)
             continue
         row = []
         for t in worst:
@@ -41,7 +42,8 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
         titles.append(head.replace(" ", "\n", 1))
     if rows:
         yield (
-            "The worst conflicts of each head: a rightly classified sample (black), one of its own class (blue) and "
-            "one of another (orange) that is nearer. Numbers are rows of the test set and cosine distances.",
+            f"The worst conflicts of each head, seed {about.first.settings.seed}: a rightly classified sample (black), "
+            "one of its own class (blue) and one of another (orange) that is nearer. Numbers are rows of the test set "
+            "and cosine distances." + (f" There are none under {' and '.join(none)}." if none else ""),
             draw_pictures(rows, titles=titles, side=0.62),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, LISTED, SMALL, Depiction, panels, shorten, shown_heads
+from arcwise.figures.canvas import COLOURS, LISTED, SMALL, Depiction, panels, shown_heads, tell_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ def draw_confusion(shown: list[ConfusionPanel]) -> Figure:
             for i, j in zip(*np.nonzero(panel.matrix if n <= COUNTED else mistakes), strict=True):
                 colour = "white" if mistakes[i, j] > 0.6 * top else "0.45" if i == j else "black"
                 place.text(j, i, f"{panel.matrix[i, j]}", ha="center", va="center", fontsize=SMALL, color=colour)
-            names = [shorten(name, 12) for name in panel.names]
+            names = tell_apart(panel.names, 12)
             place.set_xticks(range(n), names, rotation=90 if max(map(len, names)) > 2 else 0)
             place.set_yticks(range(n), names)
             place.set(title=panel.title, xlabel="taken for")
@@ -58,9 +58,10 @@ def draw_mistakes(panel: ConfusionPanel) -> Figure:
     classes = [int(c) for c in np.argsort(-missed, kind="stable")[:WORST] if missed[c]]
     rows = max(len(pairs), len(classes), 3)
     with panels(2, most=2, widest=3.3, high=(0.6 + 0.16 * rows) / 3.3) as (figure, axes):
-        words = [f"{shorten(panel.names[i])} as {shorten(panel.names[j])}" for i, j in pairs]
+        short = dict(enumerate(tell_apart(panel.names)))
+        words = [f"{short[i]} as {short[j]}" for i, j in pairs]
         draw_bars_of(axes[0], words, [float(mistakes[i, j]) for i, j in pairs], "times", "most often mistaken")
-        words = [f"{shorten(panel.names[c])} ({size[c]:,})" for c in classes]
+        words = [f"{short[c]} ({size[c]:,})" for c in classes]
         draw_bars_of(axes[1], words, [100.0 * missed[c] for c in classes], "% missed", "least often found")
     return figure
 
@@ -84,6 +85,16 @@ def off_diagonal(matrix: np.ndarray) -> np.ndarray:
     return np.where(np.eye(len(matrix), dtype=bool), 0, matrix)
 
 
+def listed_of(panel: ConfusionPanel) -> str:
+    """How many of the pairs and classes with mistakes are listed."""
+    mistakes = off_diagonal(panel.matrix)
+    pairs, classes = int((mistakes > 0).sum()), int((mistakes.sum(axis=1) > 0).sum())
+    return (
+        f"{min(WORST, pairs)} of {pairs:,} pairs that are mistaken, the most frequent, and {min(WORST, classes)} of "
+        f"{classes:,} classes that are missed, the least often found"
+    )
+
+
 def confusion_matrices(about: Subject) -> Iterator[Depiction]:
     """Mistakes of each head, all seeds together; with many classes those of the head the conclusion speaks of."""
     shown = []
@@ -95,8 +106,8 @@ def confusion_matrices(about: Subject) -> Iterator[Depiction]:
     if len(shown[0].names) > LISTED:
         panel = next((panel for panel in shown if panel.title == about.champion), shown[-1])
         yield (
-            f"Mistakes of {panel.title} over {len(panel.names)} classes, summed over the seeds: the pairs mistaken "
-            "most often, and the classes found least often (in brackets: their test images, over all seeds).",
+            f"Mistakes of {panel.title} over {len(panel.names)} classes, summed over the seeds: {listed_of(panel)} (in "
+            "brackets: their test images, over all seeds). Among equals the first by number are shown.",
             draw_mistakes(panel),
         )
         return

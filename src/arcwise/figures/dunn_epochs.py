@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arcwise.figures.canvas import Depiction, shown_heads
-from arcwise.figures.training import Curve, CurvePanel, draw_curves, drawable
+from arcwise.figures.training import Curve, CurvePanel, draw_curves, worth_drawing
 from arcwise.metrics.clusters import DISTANCES
 from arcwise.metrics.summary import BETWEEN_INSIDE, dunn_name
 
@@ -34,7 +34,7 @@ def dunn_over_epochs(about: Subject) -> Iterator[Depiction]:
                 for head, found in series.items()
             ]
             shown.append(CurvePanel(f"{between} / {inside}", curves, logarithmic=True, lines=lines))
-        if not any(drawable(curve.values).any() for panel in shown for curve in panel.curves):
+        if not any(worth_drawing(curve.values).any() for panel in shown for curve in panel.curves):
             continue  # all of them infinite: one image a class, or classes without extent
         lowest = min(float(curve.values.min()) for panel in shown for curve in panel.curves)
         low = f" What is below {LOWEST:g} is drawn there." if lowest <= LOWEST else ""

@@ -36,7 +36,7 @@ def draw_glance(shown: list[HeadPanel]) -> Figure:
                 place.plot(found, np.full(len(found), i - 0.14), "o", color=colour, alpha=0.55, markersize=3)
                 deviation = found.std(ddof=1) if len(found) > 1 else 0.0
                 place.errorbar(found.mean(), i + 0.2, xerr=deviation, fmt="|", color=colour, markersize=6, capsize=2)
-            place.set(title=f"{textwrap.fill(panel.title, 34)} {'↑' if panel.better == 'higher' else '↓'}")
+            place.set(title=f"{textwrap.fill(panel.title, 25)} {'↑' if panel.better == 'higher' else '↓'}")
             place.set_yticks(range(len(heads)), [shorten(head, 28) for head in heads] if at % 3 == 0 else [])
             place.set_ylim(len(heads) - 0.4, -0.6)
             place.margins(x=0.08)
@@ -60,7 +60,9 @@ def at_a_glance(about: Subject) -> Iterator[Depiction]:
         if name in table.values and all(math.isfinite(v) for many in table.values[name].values() for v in many)
     ]
     if shown:
-        words = "Every seed is a point, bars are mean and standard deviation; arrows say which way is better."
+        several = max(map(len, table.seeds.values())) > 1
+        words = "Every seed is a point, bars are mean and standard deviation" if several else "The numbers of one seed"
+        words += "; arrows say which way is better."
         yield words, draw_glance(shown)
 
 

@@ -48,7 +48,7 @@ def neighbours(about: Subject) -> Iterator[Depiction]:
         titles.append(found.names[c])
     where = "of classes nobody has seen" if part == "unseen" else "of the test set"
     yield (
-        f"Nearest neighbours {where} under {head}, with their angles; blue frames are of the query's class, orange "
-        "ones are not.",
+        f"Nearest neighbours {where} under {head} (seed {about.run_of(head).settings.seed}), with their angles; blue "
+        "frames are of the query's class, orange ones are not.",
         draw_pictures(rows, titles=titles, side=0.62),
     )

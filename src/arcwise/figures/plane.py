@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from arcwise.figures.canvas import (
     LISTED,
+    PAGE,
     SMALL,
     TOLD_APART,
     Depiction,
@@ -19,7 +21,9 @@ from arcwise.figures.canvas import (
     name_at,
     panels,
     reach,
+    room_for_names,
     shown_heads,
+    tell_apart,
 )
 from arcwise.metrics.identification import accuracy
 from arcwise.metrics.planar import Grid, decision_grid
@@ -67,26 +71,27 @@ def draw_panel(axes: Axes, panel: PlanePanel) -> None:
         draw_density(axes, found, extent)
     else:
         class_points(axes, found.x, found.labels)
-        for c in range(len(found.names)) if len(found.names) > TOLD_APART else ():
-            name_class(axes, found, c)
+        if len(found.names) > TOLD_APART:
+            name_classes(axes, found, np.unique(found.labels), extent)
     axes.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal", title=panel.title,
              xticks=[], yticks=[])  # fmt: skip
     axes.plot(0, 0, "+", color="0.2", markersize=5, markeredgewidth=0.8)
     if panel.note:
-        axes.set_xlabel(panel.note, fontsize=SMALL)
+        axes.set_xlabel(textwrap.fill(panel.note, 32), fontsize=SMALL)
 
 
 def draw_density(axes: Axes, found: Embeddings, extent: float) -> None:
     """All samples as grey cells, darker where there are more; a few classes far from each other in colours, named."""
+    from matplotlib.colors import LogNorm
+
     inside = np.abs(found.x).max(axis=1) < extent
     frame = (-extent, extent, -extent, extent)
-    axes.hexbin(*found.x[inside].T, gridsize=40, extent=frame, cmap="Greys", bins="log", mincnt=1, linewidths=0,
-                alpha=0.55, rasterized=True)  # fmt: skip
+    axes.hexbin(*found.x[inside].T, gridsize=40, extent=frame, cmap="Greys", norm=LogNorm(0.15, None), mincnt=1,
+                linewidths=0, alpha=0.7, rasterized=True)  # fmt: skip
     some = far_apart(found)
     few = np.isin(found.labels, some)
     class_points(axes, found.x[few], np.searchsorted(np.sort(some), found.labels[few]))
-    for c in some:
-        name_class(axes, found, int(c))
+    name_classes(axes, found, some, extent)
 
 
 def far_apart(found: Embeddings) -> np.ndarray:
@@ -99,11 +104,17 @@ def far_apart(found: Embeddings) -> np.ndarray:
     return np.unique(found.labels)[picked]
 
 
-def name_class(axes: Axes, found: Embeddings, c: int) -> None:
-    """The name of a class in the middle of its samples."""
-    here = found.x[found.labels == c]
-    if len(here):
-        name_at(axes, np.median(here, axis=0), found.names[c])
+def name_classes(axes: Axes, found: Embeddings, some: np.ndarray, extent: float) -> None:
+    """The names of some classes beside the middle of their samples, of those that have room."""
+    middles = [np.median(found.x[found.labels == c], axis=0) for c in some]
+    middles = [middle + np.array([0.0, 0.07 * extent]) for middle in middles]  # above the points, not on them
+    names = tell_apart([found.names[c] for c in some])
+    wide = PAGE / max(1, len(axes.figure.axes)) if len(axes.figure.axes) <= 4 else PAGE / 4
+    for name, place in zip(
+        names, room_for_names(middles, names, extent=extent, inches=0.9 * min(2.4, wide)), strict=True
+    ):
+        if place is not None:
+            name_at(axes, place, name)
 
 
 def draw_centres(axes: Axes, w: np.ndarray, extent: float) -> None:
@@ -132,9 +143,25 @@ def embedding_plane(about: Subject) -> Iterator[Depiction]:
     )
     if len(shown[0].embeddings.names) > LISTED:
         words += (
-            f" Grey is the density of all {len(shown[0].embeddings.names)} classes; ten far from each other are named."
+            f" Grey is the density of all {len(shown[0].embeddings.names)} classes; ten far from each other are in "
+            "colour, and named where there is room."
         )
+    elif len(shown[0].embeddings.names) > TOLD_APART:
+        words += " Classes are named where there is room."
     yield f"{words} Seed {about.first.settings.seed} of each head, each panel at its own scale.", draw_planes(shown)
+
+
+def biased_plane(about: Subject) -> Iterator[Depiction]:
+    """A softmax without and with bias side by side, where the second stands aside of the comparison."""
+    plain = about.heads_named("softmax")[:1]
+    biased = [head for head in about.aside if about.specs[head].name == "softmax-bias"][:1]
+    biased = biased or about.heads_named("softmax-bias")[:1] * (about.imbalanced is not None)
+    if about.dim == 2 and plain and biased:
+        yield (
+            f"What a bias does to the boundaries: {plain[0]} and {biased[0]} on classes of equal size. Seed "
+            f"{about.run_of(biased[0]).settings.seed}.",
+            draw_planes([plane_panel(about, head) for head in (*plain, *biased)]),
+        )
 
 
 def plane_panel(about: Subject, head: str) -> PlanePanel:

@@ -36,7 +36,7 @@ def draw_roc(shown: list[RocPanel]) -> Figure:
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
         axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title="ROC")
         plain_logarithm(axes[0].xaxis)
-        axes[0].legend()
+        axes[0].legend(loc="lower right")
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
                 (panel.impostor, COLOURS[4], "different"),
@@ -66,7 +66,7 @@ def verification_curves(about: Subject) -> Iterator[Depiction]:
     where = "pairs of classes nobody has seen" if unseen else "all pairs of test images"
     yield (
         f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold "
-        "of equal error.",
+        f"of equal error. Seed {about.first.settings.seed} of each head; the tables have the means over all seeds.",
         draw_roc(shown),
     )
 

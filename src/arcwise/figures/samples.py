@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arcwise.figures.canvas import Depiction, pixels_of
+from arcwise.figures.canvas import Depiction, pixels_of, tell_apart
 from arcwise.figures.pictures import Picture, draw_pictures
 
 if TYPE_CHECKING:
@@ -25,5 +25,7 @@ def samples(about: Subject) -> Iterator[Depiction]:
     for c in range(min(images.classes, CLASSES)):
         here = np.flatnonzero(images.y == c)[:EACH]
         rows.append([Picture(pixels_of(images, int(i))) for i in here])
-    titles = list(images.names[:CLASSES])
-    yield "Training images, one row per class.", draw_pictures(rows, titles=titles, side=0.45)
+    shown = min(images.classes, CLASSES)
+    which = "" if shown == images.classes else f" The first {shown} of {images.classes:,} classes."
+    words = f"Training images, one row per class.{which}"
+    yield words, draw_pictures(rows, titles=tell_apart(images.names[:CLASSES], 24), side=0.45)

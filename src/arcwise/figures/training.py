@@ -58,7 +58,7 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                     fontsize=SMALL,
                     color="0.25",
                 )
-            if panel.logarithmic and any(drawable(curve.values).any() for curve in panel.curves):
+            if panel.logarithmic and any(worth_drawing(curve.values).any() for curve in panel.curves):
                 place.set_yscale("log")
                 plain_logarithm(place.yaxis)
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
@@ -68,7 +68,7 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
     return figure
 
 
-def drawable(values: Float[np.ndarray, ...]) -> Bool[np.ndarray, ...]:
+def worth_drawing(values: Float[np.ndarray, ...]) -> Bool[np.ndarray, ...]:
     """Which values have a place on a logarithmic axis."""
     return np.isfinite(values) & (values > 0)
 

@@ -71,6 +71,8 @@ def threshold_for(embeddings: Embeddings, far: float, *, few_identities: bool = 
     (0.01, True)
     """
     far = number_in("far", far, 1e-12, 0.5)
+    if not isinstance(embeddings, Embeddings):
+        raise ArcwiseError(f"a threshold is found from labelled embeddings, not from {type(embeddings).__name__}.")
     admit_rows(embeddings, classes=2)
     people = People.of(embeddings)
     pairs = people.identities * (people.identities - 1) // 2
@@ -123,17 +125,17 @@ class People(NamedTuple):
         n = len(self.owner)
         return n * (n - 1) // 2 - self.genuine
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PairTile]:
         """The cosines of all pairs of images, each once: some rows against those that come after their first."""
         n, rank = len(self.owner), np.arange(len(self.owner))
         for part in row_blocks(n, 4 * n):
             rest = slice(part.start, n)
             cos = self.x.take(part).cosines(self.x.take(rest)).astype(np.float32, copy=False)
             mine, theirs = self.owner[part, None], self.owner[None, rest]
-            yield Block(part, rest, cos, mine < theirs, (mine == theirs) & (rank[part, None] < rank[None, rest]))
+            yield PairTile(part, rest, cos, mine < theirs, (mine == theirs) & (rank[part, None] < rank[None, rest]))
 
 
-class Block(NamedTuple):
+class PairTile(NamedTuple):
     """Cosines of some rows with some columns, and which of them are pairs of two identities, or of one."""
 
     rows: slice
@@ -188,13 +190,13 @@ def accepted_at(people: People, allowed: float) -> tuple[float, Accepted]:
     is ever kept.
     """
     weight, limit = 1.0 / people.sizes[people.owner], allowed * (1.0 + 1e-12)
-    value, above, upper = -1.0, 0.0, None
+    value, above, upper = -1.0, 0.0, -1
     for part in range(2):
         heavy = np.zeros(BINS)
         for block in people.blocks():
             key = order_of(block.cos)
-            some = block.impostor if upper is None else block.impostor & (key >> 16 == upper)
-            bins = (key[some] >> 16 if upper is None else key[some] & 0xFFFF).astype(np.int64)
+            some = block.impostor if part == 0 else block.impostor & (key >> 16 == upper)
+            bins = (key[some] >> 16 if part == 0 else key[some] & 0xFFFF).astype(np.int64)
             heavy += np.bincount(bins, pair_weights(block, weight)[some], minlength=BINS)
         reached = above + np.cumsum(heavy[::-1])[::-1]  # the weight in each bin and beyond
         if reached[0] <= limit:
@@ -234,7 +236,7 @@ def cosine_of(key: int) -> np.float32:
     return (bits & np.uint32(2**31 - 1) if bits >> 31 else ~bits).view(np.float32)
 
 
-def pair_weights(block: Block, weight: np.ndarray) -> Float[np.ndarray, "r k"]:
+def pair_weights(block: PairTile, weight: np.ndarray) -> Float[np.ndarray, "r k"]:
     """What each pair of images weighs."""
     return weight[block.rows, None] * weight[None, block.columns]
 

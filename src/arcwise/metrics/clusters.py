@@ -298,8 +298,7 @@ def close_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") -> float:
     """mean_i max_{j != i} (S_i + S_j) / M_ij  (Davies & Bouldin 1979); smaller is better.
 
-    S is the mean distance to the centroid, M the distance between centroids; infinite where two classes with extent
-    share a centroid.
+    S is the mean distance to the centroid, M the distance between centroids; infinite where two classes share one.
 
     >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]])
     >>> round(davies_bouldin(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b"))), 4)
@@ -311,8 +310,7 @@ def davies_bouldin(embeddings: Embeddings, *, distance: Distance = "euclidean") 
     worst = np.zeros(len(centres))
     for i, centre in enumerate(centres):
         apart, both = pair_distance(centre, centres, distance), inside + inside[i]
-        ratio = np.where(both == 0.0, 0.0, both / np.where(apart == 0.0, 1.0, apart))
-        ratio[(apart == 0.0) & (both > 0.0)] = np.inf
+        ratio = np.where(apart == 0.0, np.inf, both / np.where(apart == 0.0, 1.0, apart))
         worst[i] = np.delete(ratio, i).max()
     return float(worst.mean())
 

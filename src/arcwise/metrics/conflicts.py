@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Bool, Int
 
 from arcwise.errors import ArcwiseError, count_at_least
 from arcwise.metrics.clusters import pair_distance, rows_for
-from arcwise.metrics.rows import ClassRows, row_blocks, squared_distances
+from arcwise.metrics.rows import FEW, TILE_ROWS, ClassRows, row_blocks, squared_distances
 from arcwise.records import Embeddings
 
 
@@ -29,7 +30,7 @@ class Conflicts:
     """Shares of conflicts, and the worst triples: those with the largest d(a, p) - d(a, n), one per anchor.
 
     `triples` is the share of all (a, p, n) with d(a, n) < d(a, p), `anchors` the share of anchors in at least one,
-    `nearest` the share of anchors whose nearest neighbour is of another class.
+    `nearest` the share of anchors whose nearest neighbour is of another class; of no anchors there is no share (NaN).
     """
 
     distance: str
@@ -67,9 +68,10 @@ def conflicts(
     if len(anchors) > count_at_least("limit", limit, 1):
         anchors = np.sort(np.random.default_rng(seed).choice(anchors, limit, replace=False))
     if not len(anchors):
-        return Conflicts(distance=distance, n_anchors=0, triples=0.0, anchors=0.0, nearest=0.0, worst=())
+        return Conflicts(distance=distance, n_anchors=0, triples=math.nan, anchors=math.nan, nearest=math.nan, worst=())
     x = rows.part()
-    each = per_anchor(rows, x - x.mean(axis=0), anchors)
+    middle = np.median(x[:: max(1, len(x) // TILE_ROWS)], axis=0)  # which one row far away does not move
+    each = per_anchor(rows, x - middle, anchors)
     size = rows.sizes[owner[anchors]]
     total = (size - 1) * (n - size)
     farthest, nearest_other, nearest_own = (
@@ -95,27 +97,28 @@ def conflicts(
 def per_anchor(rows: ClassRows, x: np.ndarray, anchors: Int[np.ndarray, " a"]) -> dict[str, Int[np.ndarray, " a"]]:
     """For each anchor: its conflicts, and the rows of its farthest own, nearest own and nearest other sample.
 
-    Every distance rises with the squared Euclidean one, so that alone is compared.
+    Every distance rises with the squared Euclidean one, so that alone is compared. Two are equal where rounding, in
+    few dimensions of their own, else of the two lengths that they are products of, could have turned them round.
     """
-    size, owner = np.einsum("nd,nd->n", x, x), rows.owner
-    same = 64 * np.finfo(float).eps * (size + size.max())  # nearer than this is equal, rounded twice
+    size, owner, exact = np.einsum("nd,nd->n", x, x), rows.owner, x.shape[1] <= FEW
+    eps = np.finfo(float).eps
     found = {name: np.zeros(len(anchors), np.int64) for name in ("count", "farthest", "own", "other")}
     for part in row_blocks(len(anchors), len(x)):
         squared = squared_distances(x[anchors[part]], x)
         for i, row in enumerate(squared, part.start):
             a = anchors[i]
             start, stop = rows.starts[owner[a]], rows.starts[owner[a] + 1]
+            doubt = 8 * eps * row if exact else 32 * eps * (size[a] + size)
             own = row[start:stop].copy()
             own[a - start] = -1.0
             found["farthest"][i] = start + own.argmax()
-            farthest = own.max()
             own[a - start] = np.inf
             found["own"][i] = start + own.argmin()
             others = np.concatenate((row[:start], row[stop:]))
             first = int(others.argmin())
             found["other"][i] = first if first < start else first + stop - start
-            close = others[others + same[a] < farthest]  # nearly always few, and often none
-            if len(close):
-                ranked = np.sort(own)[:-1]
-                found["count"][i] = (len(ranked) - np.searchsorted(ranked, close + same[a], "right")).sum()
+            surely = np.sort(own - doubt[start:stop])[:-1]
+            others += np.concatenate((doubt[:start], doubt[stop:]))
+            close = others[others < surely[-1]]  # nearly always few, and often none
+            found["count"][i] = (len(surely) - np.searchsorted(surely, close, "right")).sum()
     return found

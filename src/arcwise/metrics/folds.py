@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from arcwise.errors import ArcwiseError, count_at_least
 
@@ -33,10 +33,17 @@ def fold_accuracy(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"], 
         raise ArcwiseError(f"{folds} folds need at least as many pairs, each with its answer; got {len(score)}.")
     if not np.isfinite(score).all():
         raise ArcwiseError(f"score {int(np.flatnonzero(~np.isfinite(score))[0])} is not finite.")
+    parts = np.array_split(np.arange(len(score)), folds)
+    return accuracy_of_folds(score, same, np.repeat(np.arange(folds), [len(part) for part in parts]))
+
+
+def accuracy_of_folds(
+    score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"], fold: Int[np.ndarray, " p"]
+) -> FoldAccuracy:
+    """The same for folds that are told pair by pair."""
     accuracy, thresholds = [], []
-    for held in np.array_split(np.arange(len(score)), folds):
-        rest = np.setdiff1d(np.arange(len(score)), held)
-        t = best_threshold(score[rest], same[rest])
+    for held in (fold == number for number in np.unique(fold)):
+        t = best_threshold(score[~held], same[~held])
         thresholds.append(t)
         accuracy.append(float(((score[held] >= t) == same[held]).mean()))
     return FoldAccuracy(float(np.mean(accuracy)), float(np.std(accuracy)), tuple(accuracy), tuple(thresholds))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, name_list
 from arcwise.metrics.rows import (
     UnitRows,
     admit_rows,
@@ -44,6 +45,27 @@ class Named(NamedTuple):
     def lead(self) -> Float[np.ndarray, " n"]:
         """How much further away the nearest other centre is than the own."""
         return self.angle_other - self.angle_own
+
+
+def labels_among(embeddings: Embeddings, names: tuple[str, ...], *, what: str = "centre") -> Int[np.ndarray, " n"]:
+    """The labels as places among other names, or an error for classes that are not among them; no names: as they are.
+
+    >>> e = Embeddings(np.eye(2), np.array([0, 1]), names=("cat", "ant"))
+    >>> labels_among(e, ("ant", "bee", "cat")).tolist()
+    [2, 0]
+    """
+    y = embeddings.labels
+    if not names or embeddings.names == names:
+        return y
+    place = {name: at for at, name in enumerate(names)}
+    there = np.unique(y)
+    missing = tuple(embeddings.names[c] for c in there if embeddings.names[c] not in place)
+    if missing:
+        raise ArcwiseError(
+            f"no {what} is called {name_list(missing)}: there are {name_list(names)}. Classes are matched by name: "
+            "give the embeddings those names, or leave these classes out."
+        )
+    return np.array([place.get(name, -1) for name in embeddings.names], np.int64)[y]
 
 
 class ClassRow(NamedTuple):
@@ -104,7 +126,7 @@ def nearest_prototype(embeddings: Embeddings, centres: Prototypes) -> Named:
     [0]
     """
     refuse_other_models(admit_rows(embeddings), centres)
-    n, c, y = len(embeddings.x), len(centres), embeddings.labels
+    n, c, y = len(embeddings.x), len(centres), labels_among(embeddings, centres.names)
     out = Named(np.zeros(n, np.int64), np.zeros(n), np.full(n, -1.0))
     if y.max() >= c:
         raise ArcwiseError(f"label {y.max()} has no centre: there are {c}.")
@@ -139,7 +161,7 @@ def accuracy(embeddings: Embeddings, centres: Prototypes) -> float:
 
 def rightly_named(embeddings: Embeddings, centres: Prototypes) -> Bool[np.ndarray, " n"]:
     """Which samples the head names rightly."""
-    return nearest_prototype(embeddings, centres).predicted == embeddings.labels
+    return nearest_prototype(embeddings, centres).predicted == labels_among(embeddings, centres.names)
 
 
 def margin_kept(embeddings: Embeddings, centres: Prototypes, m: float) -> float:
@@ -153,27 +175,33 @@ def margin_kept(embeddings: Embeddings, centres: Prototypes, m: float) -> float:
 def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | None = None) -> float:
     """The share of samples whose nearest neighbour by cosine is of their class, among `reference` or the other samples.
 
-    A neighbour of another class that is just as near counts first.
+    A neighbour of another class that is just as near counts first. Samples whose class has nobody else there ask
+    nothing; where all are such, there is no share (NaN).
 
     >>> x = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
     >>> nearest_neighbour_accuracy(Embeddings(x=x, y=np.array([0, 0, 1, 1]), names=("a", "b")))
     1.0
     """
     admit_rows(embeddings)
+    refuse_other_models(embeddings, reference)
     x = directions(embeddings.x.astype(np.float64))
     among = x if reference is None else directions(admit_rows(reference).x.astype(np.float64))
-    labels = embeddings.labels if reference is None else reference.labels
-    if len(among) < 2 and reference is None:
-        raise ArcwiseError("one sample has no neighbour.")
     if x.shape[1] != among.shape[1]:
         raise ArcwiseError(
             f"embeddings of dimension {x.shape[1]} cannot be compared with others of dimension {among.shape[1]}."
         )
+    labels = embeddings.labels if reference is None else reference.labels
+    mine = labels if reference is None else labels_among(embeddings, reference.names, what="class to compare")
+    if len(among) < 2 and reference is None:
+        raise ArcwiseError("one sample has no neighbour.")
+    asks = np.bincount(labels, minlength=int(mine.max()) + 1)[mine] > (1 if reference is None else 0)
+    if not asks.any():
+        return math.nan
     right, twins = 0, has_twins(among)
     split = split_rows if twins else UnitRows
     queries, others = split(x), split(among)
     for part in row_blocks(len(x), len(among)):
-        cos, y = queries.take(part).cosines(others), embeddings.labels[part]
+        cos, y = queries.take(part).cosines(others), mine[part]
         if reference is None:
             cos[np.arange(part.stop - part.start), np.arange(part.start, part.stop)] = -np.inf
         first, row = cos.argmax(axis=1), np.arange(len(cos))
@@ -182,8 +210,8 @@ def nearest_neighbour_accuracy(embeddings: Embeddings, reference: Embeddings | N
         cos[row, first] = -np.inf
         for i in np.flatnonzero(hit & (cos.max(axis=1) == best)):  # another is as near: none of them may be a stranger
             hit[i] = (labels[cos[i] == best[i]] == y[i]).all()
-        right += int(hit.sum())
-    return right / len(x)
+        right += int(hit[asks[part]].sum())
+    return right / int(asks.sum())
 
 
 def confusion(y: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"], classes: int) -> Int[np.ndarray, "c c"]:

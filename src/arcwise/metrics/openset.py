@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arcwise.errors import ArcwiseError, number_in
-from arcwise.metrics.identification import centre_cosines, others_first
+from arcwise.metrics.identification import centre_cosines, labels_among, others_first
 from arcwise.metrics.rows import admit_rows, row_blocks
 from arcwise.metrics.verification import PairScores, SortedScores, auc, threshold_beyond
 from arcwise.records import Embeddings, Prototypes, refuse_other_models
@@ -35,12 +35,13 @@ def best_match(embeddings: Embeddings, centres: Prototypes, *, known: bool = Fal
     Where the classes are `known`, a centre of another class that is just as near as the own is the match.
     """
     refuse_other_models(admit_rows(embeddings, classes=0), centres)
-    if known and embeddings.labels.max() >= len(centres):
-        raise ArcwiseError(f"label {embeddings.labels.max()} has no centre: there are {len(centres)}.")
+    y = labels_among(embeddings, centres.names) if known else None
+    if y is not None and y.max() >= len(centres):
+        raise ArcwiseError(f"label {y.max()} has no centre: there are {len(centres)}.")
     score, match = np.zeros(len(embeddings.x)), np.zeros(len(embeddings.x), np.int64)
     for part in row_blocks(len(score), len(centres) * 2):
         cos = centre_cosines(embeddings.x[part], centres, exactly=True)
-        own = (np.arange(len(cos)), embeddings.labels[part]) if known else None
+        own = (np.arange(len(cos)), y[part]) if y is not None else None
         score[part], match[part] = cos.max(axis=1), cos.argmax(axis=1) if own is None else others_first(cos, own)
     return Probes(score, match)
 
@@ -65,4 +66,5 @@ def detection_rate(known: Embeddings, unseen: Embeddings, centres: Prototypes, f
     outside = SortedScores(value=np.sort(best_match(unseen, centres).score))
     t = threshold_beyond(outside, int(fpr * outside.total + 1e-9))
     inside = best_match(known, centres, known=True)
-    return Detection(fpr, t, float(((inside.match == known.labels) & (inside.score >= t)).mean()))
+    right = inside.match == labels_among(known, centres.names)
+    return Detection(fpr, t, float((right & (inside.score >= t)).mean()))

@@ -50,6 +50,10 @@ class ClassRows(NamedTuple):
             yield i, slice(a, b)
 
 
+class NoDirection(ArcwiseError):  # noqa: N818
+    """The mean of a class has length 0: its members point everywhere."""
+
+
 def admit_rows(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
     """The embeddings, once every number in them is finite and there are enough classes; 0 asks for no labels."""
     x = embeddings.x
@@ -86,13 +90,14 @@ def refuse_without_direction(
 ) -> None:
     """Raises where a row is 0 or not finite."""
     scale = np.maximum(x.max(axis=1, initial=0.0), -x.min(axis=1, initial=0.0))
-    for bad, why in (
-        (~np.isfinite(scale), "is not finite. Leave it out, or train again."),
-        (scale == 0.0, "has length 0 and so no direction: angles and cosines need one."),
+    kind = NoDirection if what.startswith("the mean") else ArcwiseError
+    for bad, why, error in (
+        (~np.isfinite(scale), "is not finite. Leave it out, or train again.", ArcwiseError),
+        (scale == 0.0, "has length 0 and so no direction: angles and cosines need one.", kind),
     ):
         if bad.any():
             where = int(bad.argmax())
-            raise ArcwiseError(f"{what} {where if names is None else int(names[where])} {why}")
+            raise error(f"{what} {where if names is None else int(names[where])} {why}")
 
 
 def by_class(x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"], *, unit: bool = False) -> ClassRows:

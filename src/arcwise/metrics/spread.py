@@ -49,8 +49,13 @@ class Difference(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves 0 out."""
-        return self.n > 1 and (self.low > 0.0 or self.high < 0.0)
+        """Whether the interval leaves 0 out; gaps that are all equal say nothing of their spread, and have none."""
+        return self.n > 1 and not self.equal and (self.low > 0.0 or self.high < 0.0)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all gaps are the same, but for rounding."""
+        return self.n > 1 and self.high - self.low <= 1e-9 * abs(self.mean)
 
 
 def spread(values: list[float]) -> Spread:

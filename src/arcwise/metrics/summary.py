@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -20,6 +20,7 @@ from arcwise.errors import ArcwiseError
 from arcwise.metrics import clusters, identification, openset, verification
 from arcwise.metrics.conflicts import Conflicts, conflicts
 from arcwise.metrics.retrieval import Retrieval, retrieval
+from arcwise.metrics.rows import NoDirection
 from arcwise.records import Embeddings, Prototypes, refuse_other_models
 
 MARGINS_KEPT = (0.3, 0.5)  # radians
@@ -55,9 +56,14 @@ class Evidence:
         return clusters.class_angles(self.test, aside_below=FEW_MEMBERS)
 
     @cached_property
-    def spreads(self) -> dict[str, clusters.Spreads]:
+    def extended(self) -> bool:
+        """Whether any class has two samples, and so an extent that could be measured."""
+        return bool(np.bincount(self.test.labels).max(initial=0) > 1)
+
+    @cached_property
+    def spreads(self) -> dict[str, clusters.Spreads] | None:
         """What Dunn indices are made of, by distance."""
-        return clusters.all_spreads(self.test, trim=TRIM)
+        return clusters.all_spreads(self.test, trim=TRIM) if self.extended else None
 
     @cached_property
     def conflicts(self) -> dict[str, Conflicts]:
@@ -78,14 +84,19 @@ class Evidence:
     @cached_property
     def unseen_spreads(self) -> dict[str, clusters.Spreads] | None:
         """What Dunn indices of unseen classes are made of."""
-        return None if self.unseen is None or self.unseen_classes < 2 else clusters.all_spreads(self.unseen, trim=TRIM)
+        return clusters.all_spreads(self.unseen, trim=TRIM) if self.unseen is not None and self.like_unseen else None
 
     @cached_property
     def unseen_ranking(self) -> Retrieval | None:
         """How unseen samples find their like."""
-        if self.unseen is None or self.unseen_classes < 2 or np.bincount(self.unseen.labels).max() < 2:
-            return None
-        return retrieval(self.unseen, k=(1,))
+        return retrieval(self.unseen, k=(1,)) if self.unseen is not None and self.like_unseen else None
+
+    @cached_property
+    def like_unseen(self) -> bool:
+        """Whether there are two unseen classes, and two samples of one of them."""
+        if self.unseen is None or self.unseen_classes < 2:
+            return False
+        return bool(np.bincount(self.unseen.labels).max() > 1)
 
     @cached_property
     def unseen_classes(self) -> int:
@@ -146,7 +157,7 @@ def dunn_metric(between: str, inside: str, distance: str) -> Metric:
     """One Dunn index of the test samples."""
     return Metric(
         f"Dunn: {between}, {inside}, {distance}, {TRIM:g} % kept", "", "higher", "dunn",
-        lambda e: e.spreads[distance].dunn(between, inside),
+        lambda e: None if e.spreads is None else e.spreads[distance].dunn(between, inside),
         headline=dunn_name(between, inside, distance) in (MAIN_DUNN, MEAN_DUNN), note=KEEPS,
     )  # fmt: skip
 
@@ -213,11 +224,11 @@ def cluster_metrics(distance: str) -> dict[str, Metric]:
     return {
         f"silhouette-{distance}": Metric(
             f"silhouette, {distance}", "", "higher", "closed" if distance == "cosine" else "more",
-            lambda e: clusters.silhouette(e.test, distance=distance),  # type: ignore[arg-type]
+            lambda e: clusters.silhouette(e.test, distance=distance) if e.extended else None,  # type: ignore[arg-type]
         ),
         f"davies-bouldin-{distance}": Metric(
             f"Davies-Bouldin, {distance}", "", "lower", "closed" if distance == "unit" else "more",
-            lambda e: clusters.davies_bouldin(e.test, distance=distance),  # type: ignore[arg-type]
+            lambda e: clusters.davies_bouldin(e.test, distance=distance) if e.extended else None,  # type: ignore[arg-type]
         ),
     }  # fmt: skip
 
@@ -294,15 +305,27 @@ def all_metrics(
     (1.0, False)
     """
     refuse_other_models(test, unseen, centres)
+    if centres is not None and centres.names:
+        y = identification.labels_among(test, centres.names)
+        test = replace(test, y=y, names=centres.names)
     evidence = Evidence(test, unseen, centres)
-    computed = {name: metric.compute(evidence) for name, metric in METRICS.items()}
+    computed = {name: computed_from(evidence, metric) for name, metric in METRICS.items()}
     return {name: value for name, value in computed.items() if value is not None and not math.isnan(value)}
+
+
+def computed_from(evidence: Evidence, metric: Metric) -> float | None:
+    """One number; None where the mean of a class that it compares with points nowhere."""
+    try:
+        return metric.compute(evidence)
+    except NoDirection:
+        return None
 
 
 def dunn_indices(embeddings: Embeddings) -> dict[str, float]:
     """Every Dunn index, under its full name."""
     evidence = Evidence(embeddings)
-    return {dunn_name(*variant): METRICS[dunn_name(*variant)].compute(evidence) or 0.0 for variant in DUNN}
+    found = {dunn_name(*variant): computed_from(evidence, METRICS[dunn_name(*variant)]) for variant in DUNN}
+    return {name: math.nan if value is None else value for name, value in found.items()}
 
 
 def definitions() -> str:

@@ -31,4 +31,5 @@ from arcwise.records.preprocessing import Framing as Framing
 from arcwise.records.preprocessing import Preprocessing as Preprocessing
 from arcwise.records.prototypes import Prototypes as Prototypes
 from arcwise.records.run import Run as Run
+from arcwise.records.thresholds import CalibratedThreshold as CalibratedThreshold
 from arcwise.records.trained_on import TrainedOn as TrainedOn

@@ -9,7 +9,7 @@ from typing import Any
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import folder_name
 from arcwise.records.files import FORMAT, read_json
-from arcwise.records.run import Run
+from arcwise.records.run import Run, own_command
 from arcwise.schema import anything, many, table, text, whole
 
 ABOUT = table(
@@ -64,7 +64,11 @@ class Comparison:
         """The same of the heads that have any, or an error that says how to go on."""
         runs = {head: found for head, found in self.runs().items() if found}
         if not runs:
-            raise ArcwiseError(f"{self.path} holds no finished run yet. Go on with: {self.about.get('command')}")
+            told = self.about
+            again = f"arcwise compare {told.get('recipe', '')} --heads {','.join(self.heads)} --out {self.path}"
+            raise ArcwiseError(
+                f"{self.path} holds no finished run yet. Go on with: {own_command(told.get('command', ''), again)}"
+            )
         return runs
 
     def runs(self) -> dict[str, list[Run]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from jaxtyping import Float, Int
 
 from arcwise.errors import ArcwiseError
 from arcwise.records.files import FORMAT, Kind, errors_name, meta_json, read_tensors, write_tensors
-from arcwise.schema import many, table, text
+from arcwise.schema import many, table, text, whole
 
 # What a file of embeddings holds; older ones tell by a number which image of its part a row is of.
 ARRAYS = {
@@ -82,15 +83,19 @@ class Embeddings:
         return replace(self, x=self.x[rows], y=None if self.y is None else self.y[rows], keys=keys)
 
     def save(self, path: str | Path, *, half: bool = False) -> Path:
-        """The path of the one safetensors file that now holds everything; `half` keeps x in float16."""
-        arrays = {"x": self.x.astype(np.float16) if half else self.x}
+        """The path of the one safetensors file that now holds everything; `half` keeps x in float16.
+
+        It is then multiplied by a power of two, so that the largest number is near the end of float16's range.
+        """
+        power = fitting_power(self.x) if half else 0
+        arrays = {"x": np.ldexp(self.x, power).astype(np.float16) if half else self.x}
         if self.y is not None:
             arrays["y"] = self.y.astype(np.int32)
         if self.keys is not None:
             arrays |= packed_keys(self.keys)
         meta = {
             "arcwise": str(FORMAT), "names": json.dumps(self.names), "model": self.model,
-            "about": json.dumps(dict(self.about or {})),
+            "about": json.dumps(dict(self.about or {})), **({"power": str(power)} if power else {}),
         }  # fmt: skip
         return write_tensors(path, arrays, meta)
 
@@ -102,11 +107,23 @@ class Embeddings:
             raise ArcwiseError(f"{path} holds no embeddings. Write some with: arcwise embed MODEL DATA --out FILE")
         y = arrays.get("y")
         with errors_name(path):
+            power = meta_json(meta, "power", whole(-200, 200), without="0")
+            x = arrays["x"].astype(np.float32, copy=False)
             return cls(
-                x=arrays["x"].astype(np.float32, copy=False), y=None if y is None else y.astype(np.int64),
+                x=np.ldexp(x, -power) if power else x, y=None if y is None else y.astype(np.int64),
                 names=tuple(meta_json(meta, "names", many(text), without="[]")), keys=unpacked_keys(arrays),
                 model=meta.get("model", ""), about=meta_json(meta, "about", table(), without="{}"),
             )  # fmt: skip
+
+
+def fitting_power(x: Float[np.ndarray, "n d"]) -> int:
+    """The power of two by which the largest number comes to lie from 2^14 to 2^15.
+
+    >>> fitting_power(np.array([[1e6, 0.0]])), fitting_power(np.zeros((1, 2)))
+    (-5, 0)
+    """
+    largest = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+    return 15 - math.frexp(largest)[1] if largest else 0
 
 
 def packed_keys(keys: tuple[str, ...]) -> dict[str, np.ndarray]:

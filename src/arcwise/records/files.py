@@ -195,6 +195,13 @@ def split_header(content: np.ndarray) -> tuple[bytes, np.ndarray]:
     return content[8 : 8 + length].tobytes(), content[8 + length :]
 
 
+def header_bytes(path: str | Path) -> bytes:
+    """The header of a tensor file, as it stands; as much as there is of one that is cut off."""
+    with Path(path).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return file.read(min(length, LONGEST_HEADER))
+
+
 HEADER = table(
     may={"__metadata__": table(rest=text)},
     rest=table({"dtype": text, "shape": many(whole(0)), "data_offsets": many(whole(0), least=2)}),

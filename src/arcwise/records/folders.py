@@ -15,12 +15,13 @@ RUN, TABLE = (
     table({"recipe": text, "heads": many(text), "metrics": table()}),
 )
 WORDS = {
-    "run": "a run", "comparison": "a comparison", "report": "a report", "strange": "other files", "file": "a file",
+    "run": "a run", "comparison": "a comparison", "report": "a report", "gallery": "a gallery",
+    "strange": "other files", "file": "a file",
 }  # fmt: skip
 
 
 def kind_of_folder(folder: str | Path) -> str:
-    """ "run", "comparison", "report" or "strange"; "file" where it is one, "" where there is nothing yet.
+    """ "run", "comparison", "report", "gallery" or "strange"; "file" where it is one, "" where there is nothing yet.
 
     >>> kind_of_folder("/nowhere")
     ''
@@ -34,6 +35,8 @@ def kind_of_folder(folder: str | Path) -> str:
         return "comparison"
     if is_run(folder):
         return "run"
+    if fits(folder / "gallery.json", table({"kind": text, "table": text})):
+        return "gallery"
     return "report" if is_report(folder) else "strange"
 
 
@@ -74,11 +77,18 @@ def claim_folder(folder: str | Path, kind: str, *, also: tuple[Path, ...] = ()) 
     for parent in whole.parents:
         if parent.is_file():
             raise ArcwiseError(f"{parent} is a file: choose another --out.")
-        if fits(parent / "config.json", RUN) or fits(parent / MARK, table({"kind": text})):
+        if kind_of_own(parent):
             raise ArcwiseError(
                 f"{folder} lies inside of {parent}, which is not yours to fill: choose --out "
                 f"{parent.parent / folder.name}, for example."
             )
+
+
+def kind_of_own(folder: Path) -> bool:
+    """Whether arcwise made a folder, and nothing of another kind belongs below it."""
+    marks = ((folder / "config.json", RUN), (folder / MARK, table({"kind": text})),
+             (folder / "gallery.json", table({"kind": text, "table": text})))  # fmt: skip
+    return any(fits(path, check) for path, check in marks)
 
 
 def mark_report(folder: Path, about: dict[str, Any] | None = None) -> None:

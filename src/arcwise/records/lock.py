@@ -40,7 +40,7 @@ def remove_unused(folder: Path, new: list[Path]) -> None:
                 place.rmdir()
 
 
-def take(handle: IO[str], wait: bool) -> bool:
+def take(handle: IO[Any], wait: bool) -> bool:
     """Whether the file is ours now. Without either of the two modules there are no locks to be had."""
     for module, way in (("fcntl", by_fcntl), ("msvcrt", by_msvcrt)):
         try:
@@ -60,12 +60,12 @@ def attempt(call: Callable[[], object]) -> bool:
     return True
 
 
-def by_fcntl(fcntl: Any, handle: IO[str], wait: bool) -> None:
+def by_fcntl(fcntl: Any, handle: IO[Any], wait: bool) -> None:
     """Where there is Unix."""
     fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def by_msvcrt(msvcrt: Any, handle: IO[str], wait: bool) -> None:
+def by_msvcrt(msvcrt: Any, handle: IO[Any], wait: bool) -> None:
     """On Windows, where waiting gives up after ten seconds: then it is asked again."""
     handle.seek(0)
     while True:

@@ -13,7 +13,7 @@ from arcwise.errors import ArcwiseError
 from arcwise.records.encoder import Encoder
 from arcwise.records.preprocessing import Framing, array_of, no_bombs, why_unusable
 
-AT_ONCE = 256
+PICTURES_AT_ONCE = 256
 
 
 class Unusable(ArcwiseError):  # noqa: N818
@@ -28,8 +28,8 @@ def rows_of(encoder: Encoder, images: Any) -> Float[np.ndarray, "n d"]:
     """The raw embeddings of one image or many, made ready by the encoder's own preprocessing."""
     many = image_list(images)
     x = np.empty((len(many), encoder.dim), np.float32)
-    for start in range(0, len(many), AT_ONCE):
-        some = range(start, min(start + AT_ONCE, len(many)))
+    for start in range(0, len(many), PICTURES_AT_ONCE):
+        some = range(start, min(start + PICTURES_AT_ONCE, len(many)))
         with no_bombs():
             ready = [ready_pixels(encoder.preprocessing, many[at], image_key(many[at], at)) for at in some]
         x[some.start : some.stop] = encoder.encode(np.stack(ready))

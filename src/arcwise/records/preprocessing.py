@@ -27,6 +27,7 @@ FORMATS = (
     "AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "JPEG2000", "MPO", "PCX", "PNG", "PPM", "QOI", "SGI", "TGA", "TIFF",
     "WEBP",
 )  # fmt: skip
+LONGEST_PADDED = 8192  # pixels of a side, before an image is padded to a square
 LARGEST_IMAGE = 256_000_000  # pixels; today's largest telephones take 200 million
 GREY = (19595, 38470, 7471)  # ITU-R 601 in 1/65536, as Pillow has it
 RESIZED_AT_ONCE = 4096  # images of an array
@@ -100,6 +101,8 @@ class Framing:
             left, top = (width - short) * 0.5, (height - short) * 0.5
             right, bottom = left + short, top + short
         elif self.fit == "pad" and height != width:
+            pixels = shrunk_to(pixels, LONGEST_PADDED)
+            height, width = pixels.shape[:2]
             more = abs(height - width)
             beside, none = (more // 2, more - more // 2), (0, 0)
             sides = (beside, none, none) if width > height else (none, beside, none)
@@ -120,6 +123,22 @@ class Framing:
         else:
             made = [self.framed(image)[None] for image in pixels]
         return np.concatenate(made) if made else np.zeros((0, self.side, self.side, self.channels), np.uint8)
+
+
+def shrunk_to(pixels: UInt8[np.ndarray, "h w c"], longest: int) -> UInt8[np.ndarray, "h2 w2 c"]:
+    """Pixels no side of which is longer: means of blocks where one is, for padded to a square they would fill memory.
+
+    >>> shrunk_to(np.zeros((1, 10, 1), np.uint8), 4).shape
+    (1, 4, 1)
+    """
+    factor = -(-max(pixels.shape[:2]) // longest)
+    if factor == 1:
+        return pixels
+    for axis in (0, 1):
+        starts = np.arange(0, pixels.shape[axis], factor)
+        sizes = np.diff(starts, append=pixels.shape[axis]).reshape([-1, 1, 1] if axis == 0 else [1, -1, 1])
+        pixels = np.round(np.add.reduceat(pixels, starts, axis, np.uint32) / sizes).astype(np.uint8)
+    return pixels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

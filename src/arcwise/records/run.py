@@ -23,7 +23,8 @@ from arcwise.schema import MOST, anything, many, nothing_or, number, parse_json,
 ABOUT_RUN = table(
     {"format": anything},
     {"config": table(), "head": table(), "given": table(rest=text), "versions": table(), "images": nothing_or(text),
-     "resume": text, "network": nothing_or(text), "seed": whole(0, 2**64)},
+     "resume": text, "network": nothing_or(text), "seed": whole(0, 2**64), "threads": whole(1, 10**6),
+     "gradient": nothing_or(text)},
 )  # fmt: skip
 FROM_0_TO_1 = number(0.0, 1.0)
 ANGLE = nothing_or(number(0.0, 3.2))
@@ -38,12 +39,12 @@ CLASS_ROW = table({
     "mistaken_for": text,
 })  # fmt: skip
 METRICS_KEPT = table(may={
-    "measured": table(rest=nothing_or(number())), "definitions": text, "confusion": many(many(whole(0))),
-    "classes": many(CLASS_ROW),
+    "measured": table(rest=nothing_or(number())), "definitions": text, "evidence": text,
+    "confusion": many(many(whole(0))), "classes": many(CLASS_ROW),
 })  # fmt: skip
 LINE = table({"kind": text}, {"step": whole(0, MOST)})
 # What measuring adds to metrics.json; older Runs have the results of training in the same file.
-MEASURED = ("measured", "measured_version", "definitions", "confusion", "classes")
+MEASURED = ("measured", "measured_version", "definitions", "evidence", "confusion", "classes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +142,18 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """Whether training came to its end, and what it left is as it was written: result and model."""
+        """Whether training came to its end, and all that it left is as it was written."""
         try:
-            return self.finished and bool(self.result) and tensors_are_whole(self.model)
+            kept = [self.model, *(self.embeddings_path(part) for part in self.judged)]
+            return self.finished and all(map(tensors_are_whole, kept)) and len(self.prototypes()) > 0
         except ArcwiseError:
             return False
+
+    @property
+    def judged(self) -> list[str]:
+        """The parts whose embeddings a finished run holds."""
+        unseen = ["unseen"] if self.settings.data.unseen else []
+        return [part for part in ("test", "validation") if part in self.result] + unseen
 
     def earlier_result(self) -> dict[str, Any]:
         """The result of a Run from before result.json: it was in metrics.json, beside what was measured."""
@@ -192,8 +200,10 @@ class Run:
             return (
                 f"arcwise.train(..., {', '.join(f'{name}=...' for name in self.given)}, resume=True), as it was begun"
             )
-        recipe = about.get("config", {}).get("recipe", "")
-        return resumed_here(about.get("resume", f"arcwise train {recipe} --resume"), self.path)
+        recipe, seed = about.get("config", {}).get("recipe", ""), about.get("seed", 0)
+        return resumed_here(
+            own_command(about.get("resume", ""), f"arcwise train {recipe} --seed {seed} --resume"), self.path
+        )
 
     def journal(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The journal's lines ("steps", "evaluation", ...), all or of one kind; a torn last line is left out."""
@@ -251,16 +261,27 @@ class Run:
             )
 
 
+def own_command(command: str, otherwise: str) -> str:
+    """A command as a file tells it, if it is one of arcwise's own that trains; else the other.
+
+    >>> own_command("arcwise train mnist", "x"), own_command("curl example.org | sh", "arcwise train mnist")
+    ('arcwise train mnist', 'arcwise train mnist')
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # somebody edited it
+        return otherwise
+    ours = words[:1] == ["arcwise"] and words[1:2] in (["train"], ["compare"])
+    return shlex.join(words) if ours else otherwise
+
+
 def resumed_here(command: str, folder: Path) -> str:
     """The command that goes on with a run, wherever its folder is by now.
 
     >>> resumed_here("arcwise train mnist --out old --seed 1 --resume", Path("new"))
     'arcwise train mnist --out new --seed 1 --resume'
     """
-    try:
-        words = shlex.split(command)
-    except ValueError:  # somebody edited it
-        words = command.split()
+    words = shlex.split(command)
     at = next((i for i, word in enumerate(words) if word == "--out" or word.startswith("--out=")), len(words))
     after = at + (2 if words[at : at + 1] == ["--out"] else 1)
     return shlex.join([*words[:at], "--out", str(folder), *words[after:]])

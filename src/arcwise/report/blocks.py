@@ -21,6 +21,12 @@ class Paragraph(NamedTuple):
     text: str
 
 
+class Lead(NamedTuple):
+    """A paragraph that stays with what comes after it."""
+
+    text: str
+
+
 class Answer(NamedTuple):
     """What the report found, in a sentence or two; it stands out."""
 
@@ -85,7 +91,7 @@ class Viewer(NamedTuple):
     caption: str
 
 
-Block = Heading | Paragraph | Answer | Link | Formula | TableRows | PictureFile | Film | Code | Viewer
+Block = Heading | Paragraph | Lead | Answer | Link | Formula | TableRows | PictureFile | Film | Code | Viewer
 
 
 def number_blocks(blocks: list[Block]) -> list[Block]:
@@ -106,7 +112,7 @@ def number_blocks(blocks: list[Block]) -> list[Block]:
         block._replace(
             text=re.sub(r"\[\[([\w-]+)\]\]", lambda at: place_words(numbers.get(at[1], [])) or at[0], block.text)
         )
-        if isinstance(block, Paragraph | Answer)
+        if isinstance(block, Paragraph | Lead | Answer)
         else block
         for block in out
     ]

@@ -31,11 +31,11 @@ def rivals_of(table: Table, head: str) -> list[str]:
 
 def answer(table: Table, head: str, names: list[str]) -> list[str]:
     """What the numbers say, in two sentences: where the head is clearly better than all others, and where it is not."""
-    rivals, others = rivals_of(table, head), [other for other in table.heads if other != head]
-    if not others:
+    if len(table.heads) == 1:
         return lone_answer(table, head, names)
+    table, rivals = judged_together(table, head)
     if not rivals:
-        return ["With one seed nothing can be judged, for another seed may turn it round.", best_sentence(table, names)]
+        return [nothing_judged(table, head, "nothing"), best_sentence(table, names)]
     verdicts = {name: [verdict(table, name, head, other) for other in rivals] for name in names}
     clear = [name for name in names if set(verdicts[name]) == {"better"}]
     whom = " and ".join(rivals) if len(rivals) <= 2 else f"all {len(rivals)} others"
@@ -44,8 +44,30 @@ def answer(table: Table, head: str, names: list[str]) -> list[str]:
         first = f"{capital(head)} is clearly better than {whom} in {what}."
     else:
         first = f"None of these numbers shows {head} to be clearly better than {whom}."
-    rest = [part_answer(table, name, head, rivals) for name in names if name not in clear]
+    silent = [name for name in names if set(verdicts[name]) == {"open"}]
+    rest = [part_answer(table, name, head, rivals) for name in names if name not in (*clear, *silent)]
+    if silent:
+        rest.append(f"no difference is shown in {listed_words([short_words(name) for name in silent])}")
     return [first] + ([f"{capital('; '.join(rest))}."] if rest else [])
+
+
+def judged_together(table: Table, head: str) -> tuple[Table, list[str]]:
+    """A head and the rivals that share two seeds or more with it and with each other, over just these seeds."""
+    together = [head]
+    for other in sorted(
+        rivals_of(table, head), key=lambda other: -len(set(table.seeds[other]) & set(table.seeds[head]))
+    ):
+        if len(table.shared([*together, other]).seeds[head]) > 1:
+            together.append(other)
+    rivals = [other for other in table.heads if other in together[1:]]
+    return (table.shared([head, *rivals]), rivals) if rivals else (table, [])
+
+
+def nothing_judged(table: Table, head: str, what: str) -> str:
+    """Why a head is not judged."""
+    if max(len(seeds) for seeds in table.seeds.values()) < 2:
+        return f"With one seed {what} can be judged: another seed may turn it round."
+    return f"{capital(head)} shares fewer than two seeds with any other head, so {what} can be judged of it."
 
 
 def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
@@ -53,8 +75,6 @@ def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
     by = {kind: [o for o in rivals if verdict(table, name, head, o) == kind] for kind in ("better", "worse", "open")}
     said = [f"it is {kind} than {' and '.join(by[kind])}" for kind in ("better", "worse") if by[kind]]
     what = beside(table, name, head, rivals)
-    if not said:
-        return f"no difference is shown in {what}"
     return f"in {what} {' and '.join(said)}" + (", no more is shown" if by["open"] else "")
 
 
@@ -72,6 +92,16 @@ def lone_answer(table: Table, head: str, names: list[str]) -> list[str]:
     seeds = len(table.seeds[head])
     rest = "One seed: another may give other numbers." if seeds == 1 else f"Means over {seeds} seeds."
     return [f"{capital('; '.join(said))}.", rest] if said else [rest]
+
+
+def listed_words(words: list[str]) -> str:
+    """Words in a row; those with a comma of their own are parted by semicolons.
+
+    >>> listed_words(["a", "b", "c"])
+    'a, b and c'
+    """
+    sign = "; " if any("," in word for word in words) else ", "
+    return words[0] if len(words) == 1 else f"{sign.join(words[:-1])} and {words[-1]}"
 
 
 def short_words(name: str) -> str:
@@ -99,6 +129,8 @@ def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = Tru
     mean, low, high = (signed(in_unit(name, value)) for value in (gap.mean, gap.low, gap.high))
     if gap.n < 2:
         return f"{mean}{words} (one seed, no interval)"
+    if gap.equal and gap.mean:
+        return f"{mean}{words} (the same for all {gap.n} seeds, no interval)"
     return f"{mean}{words} [{low}, {high}]"
 
 
@@ -119,10 +151,7 @@ def sentences(table: Table, head: str) -> list[str]:
     if len(table.heads) == 1:
         return ["One head was trained, so there is nothing to compare it with."]
     if not rivals:
-        return [
-            "With one seed no difference can be judged: another seed may turn it round.",
-            best_sentence(table, names),
-        ]
+        return [nothing_judged(table, head, "no difference"), best_sentence(table, names)]
     out, tally = [], {"better": 0, "worse": 0, "open": 0}
     for other in rivals:
         by = {kind: [n for n in names if verdict(table, n, head, other) == kind] for kind in tally}
@@ -162,10 +191,12 @@ def overall(table: Table, head: str, rivals: list[str], tally: dict[str, int]) -
 
 
 def best_sentence(table: Table, names: list[str]) -> str:
-    """Which head has the best mean in what."""
+    """Which head has the best mean in what, of those of several seeds, over the seeds that these share."""
     best: dict[str, list[str]] = {}
+    shared = table.shared(table.several)
+    table = shared if shared.seeds[shared.heads[0]] else table
     for name in names:
-        means = {head: number_text(name, table.spread(name, head).mean) for head in table.heads}
+        means = {head: number_text(name, table.spread(name, head).mean) for head in table.several}
         top = means[table.best(name)]
         equals = " and ".join(head for head, mean in means.items() if mean == top)
         best.setdefault(equals, []).append(f"{METRICS[name].label} ({top})")

@@ -7,11 +7,12 @@ import math
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from arcwise.config import Config, DataConfig
-from arcwise.data.images import name_list
+from arcwise.errors import name_list
 from arcwise.figures import FIGURES
 from arcwise.figures.canvas import SIDE_BY_SIDE
 from arcwise.figures.dunn_epochs import PUBLISHED, is_published
@@ -28,6 +29,7 @@ from arcwise.report.blocks import (
     Film,
     Formula,
     Heading,
+    Lead,
     Link,
     Paragraph,
     PictureFile,
@@ -93,7 +95,7 @@ def lead(names: list[str]) -> list[Block]:
     """A sentence that says what the figures of a section show, each by its number."""
     if not names:
         return []
-    return [Paragraph("See " + ", ".join(f"[[{name}]] ({FIGURES[name].words})" for name in names) + ".")]
+    return [Lead("See " + ", ".join(f"[[{name}]] ({FIGURES[name].words})" for name in names) + ".")]
 
 
 LECTURE = Link(
@@ -175,7 +177,9 @@ def basis(about: Subject) -> str:
         if len(every) == 1
         else "seeds: " + ", ".join(f"{head} {count}" for head, count in counts.items())
     )
-    parts = [f"{len(about.embeddings(about.heads[0])):,} test images"]
+    test = about.embeddings(about.heads[0])
+    judged = len(np.unique(test.labels))
+    parts = [f"{len(test):,} test images" + (f" of {judged:,} of the classes" if judged < len(test.names) else "")]
     images = about.images("train")
     if images is not None:
         height, width, channels = images.shape
@@ -207,7 +211,7 @@ def first_numbers(table: Table, head: str, names: list[str]) -> TableRows:
                 for j, other in enumerate(table.heads)
                 if other in rivals and conclusions.verdict(table, name, head, other) != "open"
             }
-    words = "Mean ± standard deviation over the seeds."
+    words = seeds_words(table)
     if rivals:
         words += (
             f" Difference: {head} minus the head of the column, with the 95 % interval over paired seeds; bold where"
@@ -237,12 +241,43 @@ def image_facts(about: Subject) -> list[Block]:
     rows.append(
         ["training images of a class", f"{counts.min():,} to {counts.max():,}, median {int(np.median(counts)):,}"]
     )
-    rows.append(["as they are shown to the network", f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"])
+    looks = f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"
+    framing = about.splits.framing
+    if data.source.startswith("folder:") and framing is not None:
+        rows.append(["as they came", original_sizes(data, train.files or ())])
+        looks += f", {FITTED[framing.fit]}, resampled {framing.resample}"
+    rows.append(["as they are shown to the network", looks])
+    tested = int((about.splits.test.counts > 0).sum())
+    if tested < train.classes:
+        rows.append(["classes that have test images", f"{tested:,} of {train.classes:,}"])
     if data.unseen:
         rows.append(["kept unseen", f"{data.unseen}: {name_list(about.splits.part('unseen').names)}"])
     if about.splits.broken:
         rows.append(["left out, for they cannot be read", count_of(len(about.splits.broken), "image")])
-    return [Paragraph("[[images]] says what they are."), TableRows(["", ""], rows, "The images.", name="images")]
+    notes = [Paragraph(f"Beside them: {note}") for note in about.splits.notes]
+    table = TableRows(["", ""], rows, "The images.", name="images")
+    return [Paragraph("[[images]] says what they are."), table, *notes]
+
+
+FITTED = {
+    "crop": "cut to the middle square", "pad": "padded to a square by drawing out their edges",
+    "stretch": "stretched to a square",
+}  # fmt: skip
+LOOKED_AT = 200  # files whose own size is read
+
+
+def original_sizes(data: DataConfig, files: tuple[str, ...]) -> str:
+    """How large the files are themselves, from some of them."""
+    from arcwise.data.folder import sizes_of
+
+    some = files[:: max(1, len(files) // LOOKED_AT)]
+    found = sizes_of(Path(data.source.partition(":")[2]), some)
+    if not found:
+        return "their files cannot be read any more"
+    wide, high = zip(*found, strict=True)
+    if len(set(found)) == 1:
+        return f"{high[0]} x {wide[0]} pixels"
+    return f"{min(high)} to {max(high)} pixels high, {min(wide)} to {max(wide)} wide"
 
 
 def appendix(about: Subject, shown: Callable[..., list[Block]]) -> list[Block]:
@@ -321,7 +356,7 @@ def setup(about: Subject) -> list[Block]:
         ],
         ["changes to images", changes.removeprefix(", ") or "none"],
         ["network", f"{config.model.backbone}, {metrics['parameters']:,} parameters, d = {config.model.dim}"],
-        ["heads", ", ".join(about.heads)],
+        ["heads" if len(about.heads) > 1 else "head", ", ".join(about.specs[head].label for head in about.heads)],
         [
             "optimiser",
             f"{train.optimiser}, learning rate {train.lr:g}, {train.schedule}, weight decay {train.weight_decay:g}"
@@ -329,9 +364,14 @@ def setup(about: Subject) -> list[Block]:
         ],
         ["device", f"{metrics['device']}, {seconds_text(about.table)} of training per run"],
     ]
+    if config.init:
+        rest = f", whose backbone rested for {count_of(train.frozen_epochs, 'epoch')}" if train.frozen_epochs else ""
+        facts.insert(0, ["began with", f"the model {config.init}{rest}"])
     left = f"Left out of this report: {'; '.join(note.rstrip('.') for note in about.notes)}."
     return [
-        Paragraph("[[setup]] is the same for every head."),
+        Paragraph(
+            "[[setup]] is the same for every head." if len(about.heads) > 1 else "[[setup]] says how it was trained."
+        ),
         TableRows(["", ""], facts, "The set-up.", name="setup"),
         *([Paragraph(left)] if about.notes else []),
     ]
@@ -361,7 +401,9 @@ def number_table(table: Table, names: list[str], caption: str, name: str) -> Tab
         (i, 1 + j)
         for i, name in enumerate(some)
         for j, mean in enumerate(shown[i])
-        if len(set(shown[i])) > 1 and mean == shown[i][table.heads.index(table.best(name))]
+        if len(set(shown[i])) > 1
+        and table.heads[j] in table.several
+        and mean == shown[i][table.heads.index(table.best(name))]
     )
     return TableRows(["", *table.heads], rows, caption, strong, name)
 
@@ -369,8 +411,9 @@ def number_table(table: Table, names: list[str], caption: str, name: str) -> Tab
 def results(about: Subject) -> list[Block]:
     """Tables of the closed and the open set, and paired differences."""
     table = about.table
-    seeds = ", ".join(f"{head}: {len(found)}" for head, found in table.seeds.items())
-    words = f"Mean ± standard deviation over seeds ({seeds}); the best mean of each row, and what equals it, is bold."
+    words = seeds_words(table)
+    if len(table.several) > 1:
+        words += " The best mean of each row, and what equals it, is bold."
     closed, unseen = metrics_in("closed"), metrics_in("open")
     out: list[Block] = [number_table(table, closed, f"Classes that were trained on, test images. {words}", "closed")]
     said = "[[closed]] is about the classes that were trained on"
@@ -381,6 +424,16 @@ def results(about: Subject) -> list[Block]:
         out += paired(table, about.champion)
         said += f", and [[paired]] takes {about.champion} and each other head together seed by seed"
     return [Paragraph(f"{said}."), *out]
+
+
+def seeds_words(table: Table) -> str:
+    """What the cells of a table of numbers are."""
+    counts = {head: len(found) for head, found in table.seeds.items()}
+    if max(counts.values()) == 1:
+        return "One seed."
+    every = set(counts.values())
+    told = count_of(every.pop(), "seed") if len(every) == 1 else ", ".join(f"{h}: {n}" for h, n in counts.items())
+    return f"Mean ± standard deviation over seeds ({told})."
 
 
 def paired(table: Table, head: str) -> list[Block]:
@@ -617,18 +670,20 @@ def discussion(about: Subject) -> list[Block]:
     """What the spread says, and what was not measured."""
     table = about.table
     out = []
-    several = [head for head in table.heads if len(table.seeds[head]) > 1]
+    several = table.several
     if "accuracy" in table.values and len(several) > 1:
-        means = {head: table.spread("accuracy", head) for head in several}
-        gap = max(s.mean for s in means.values()) - min(s.mean for s in means.values())
-        noise = max(s.deviation for s in means.values())
-        words = "less" if gap < noise else "more"
-        text = f"On classes that were trained on, mean accuracies lie within {100 * gap:.2f} points of each other, "
-        text += f"{words} than the largest spread over seeds ({100 * noise:.2f})."
-        if gap < noise:
-            text += " What the heads change here is the geometry, not the number of right answers."
+        means = [table.spread("accuracy", head).mean for head in several]
+        text = (
+            f"On classes that were trained on, mean accuracies lie within {100 * (max(means) - min(means)):.2f} points "
+        )
+        told = any(table.difference("accuracy", a, b).clear for a, b in itertools.combinations(several, 2))
+        text += "of each other" + (
+            ", and for some pairs of heads the interval of the difference leaves 0 out." if told else
+            ", and no interval of a difference leaves 0 out: what the heads change here is the geometry, not the "
+            "number of right answers."
+        )  # fmt: skip
         out.append(text)
-    if "angle-own" in table.values:
+    if "angle-own" in table.values and len(several) > 1:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(
             f"Classes are tightest under {tight} ({table.cell('angle-own', tight)} degrees to the class mean) and "
@@ -637,8 +692,9 @@ def discussion(about: Subject) -> list[Block]:
         )
     if "unseen-auc" in table.values:
         best = table.best("unseen-auc")
+        which = f"the best mean AUC over pairs is {table.cell('unseen-auc', best)} % ({best})"
         out.append(
-            f"On classes nobody has seen the best mean AUC over pairs is {table.cell('unseen-auc', best)} % ({best}). "
+            f"On classes nobody has seen {which if len(several) > 1 else which.replace('best mean ', '')}. "
             + (
                 "So few dimensions are chosen to be looked at; they leave little room for new classes."
                 if about.dim <= 3
@@ -664,8 +720,9 @@ def repeat(about: Subject) -> list[Block]:
     return [
         Code("\n".join(commands)),
         Paragraph(
-            f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. Commit: {run.get('commit') or 'unknown'}. "
-            "Every number of this report is in the JSON file beside it, and every figure in figures/."
+            f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. "
+            + (f"Commit: {run['commit']}. " if run.get("commit") else "")
+            + "Every number of this report is in the JSON file beside it, and every figure in figures/."
         ),
     ]
 
@@ -677,7 +734,11 @@ def repeat_command(runs: dict[str, list[Run]]) -> str:
     """
     config = next(iter(runs.values()))[0].settings
     heads = ",".join(str(found[0].settings.head.spec) for found in runs.values())
-    words = ["arcwise", "compare", config.recipe, "--heads", heads, "--seeds", str(max(map(len, runs.values())))]
+    if sum(map(len, runs.values())) == 1:
+        words = ["arcwise", "train", config.recipe, "--head", heads, "--seed", str(config.seed)]
+    else:
+        words = ["arcwise", "compare", config.recipe, "--heads", heads, "--seeds", str(max(map(len, runs.values())))]
+    words += ["--init", config.init] if config.init else []
     known = recipe(config.recipe).flat() if config.recipe in RECIPES else {}
     for key, value in config.flat().items():
         if known.get(key) != value and not key.startswith("head.") and key not in ("seed", "recipe", "init"):

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from arcwise.figures import drawings
+from arcwise.figures import FIGURES, drawings
 from arcwise.figures.animation import Track, make_movie
 from arcwise.figures.canvas import CLASS_COLOURS, PAGE, figure_bytes, offscreen, reach
 from arcwise.headspec import HeadSpec
@@ -113,6 +113,8 @@ def figures(
     offscreen()
     found: dict[str, list[PictureFile]] = {}
     for drawing in drawings(about, only=only):
+        if FIGURES[drawing.name].section == "method" and not only and not is_introductory(about.config):
+            continue  # nothing would show it
         tell(f"drawing {drawing.name}")
         many = found.setdefault(drawing.name, [])
         wide = drawing.figure.get_figwidth() / PAGE  # a figure is printed as large as it was drawn

@@ -19,6 +19,7 @@ from arcwise.report.blocks import (
     Film,
     Formula,
     Heading,
+    Lead,
     Link,
     Paragraph,
     PictureFile,
@@ -65,6 +66,11 @@ def _(block: Paragraph, folder: Path) -> str:
 
 
 @render.register
+def _(block: Lead, folder: Path) -> str:
+    return f"<p>{inline(block.text)}</p>"
+
+
+@render.register
 def _(block: Answer, folder: Path) -> str:
     return f'<p class="answer">{inline(block.text)}</p>'
 
@@ -99,7 +105,7 @@ def _(block: TableRows, folder: Path) -> str:
 def _(block: PictureFile, folder: Path) -> str:
     words, style = html.escape(block.caption, quote=True), f"width: {100 * block.width:g}%"
     shown = f'<img loading="lazy" style="{style}" alt="{words}" src="{inside(folder / block.file)}">'
-    return f"<figure>{shown}{caption_of(block)}</figure>"
+    return f'<figure><div class="wide picture">{shown}</div>{caption_of(block)}</figure>'
 
 
 @render.register

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arcwise.errors import ArcwiseError
+from arcwise.figures.fonts import drawable
 from arcwise.report.blocks import (
     Answer,
     Block,
@@ -16,6 +17,7 @@ from arcwise.report.blocks import (
     Film,
     Formula,
     Heading,
+    Lead,
     Link,
     Paragraph,
     PictureFile,
@@ -82,6 +84,7 @@ TEMPLATE = """
 #let kinds = (
   heading: it => { if it.new_page { pagebreak(weak: true) }; heading(level: it.level, words(it.words)) },
   paragraph: it => words(it.words),
+  lead: it => block(sticky: true, words(it.words)),
   answer: answer,
   link: it => link(it.address, underline(words(it.words))),
   formula: it => [#words(it.words) #formulas.at(it.number)],
@@ -134,6 +137,11 @@ def _(block: Heading) -> dict[str, Any]:
 @as_data.register
 def _(block: Paragraph) -> dict[str, Any]:
     return {"kind": "paragraph", "words": in_words(block.text)}
+
+
+@as_data.register
+def _(block: Lead) -> dict[str, Any]:
+    return {"kind": "lead", "words": in_words(block.text)}
 
 
 @as_data.register
@@ -201,5 +209,8 @@ def in_words(text: str) -> list[dict[str, Any]]:
 
 
 def sound(text: str) -> str:
-    """Text that is Unicode: bytes of a file's name that are no letters become signs of replacement."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
+    """Text that is Unicode: bytes of a file's name that are no letters become signs of replacement.
+
+    Letters that no font of this machine has are spelt out, for Typst would leave a gap.
+    """
+    return drawable(text.encode(errors="surrogateescape").decode(errors="replace"))

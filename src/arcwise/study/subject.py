@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from arcwise.config import Config
 from arcwise.data.images import Images
-from arcwise.data.sources import Splits, load
+from arcwise.data.sources import PIXELS_TOO, Splits, load
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
 from arcwise.measure import measure_epochs
@@ -38,7 +38,8 @@ def no_psi(head: HeadSpec, cos: float, norm: float) -> float | None:
 class Subject:
     """Runs by the label of their head, in the order they were given; `notes` says what had to be left out.
 
-    `psi` says what a head's margin makes of a cosine at a length of x; who has no torch has none.
+    `aside` are heads of a single run where others have several: no mean, so they are in no table. `psi` says what a
+    head's margin makes of a cosine at a length of x; who has no torch has none.
     """
 
     runs: dict[str, list[Run]]
@@ -46,6 +47,7 @@ class Subject:
     imbalanced: Run | None
     notes: list[str]
     psi: Psi = no_psi
+    aside: dict[str, list[Run]] = field(default_factory=dict)
 
     @cached_property
     def table(self) -> Table:
@@ -94,7 +96,11 @@ class Subject:
     @cached_property
     def specs(self) -> dict[str, HeadSpec]:
         """Which head each label stands for, those of the sweep included."""
-        return {label: runs[0].head for label, runs in {**self.sweep, **self.runs}.items()}
+        return {label: runs[0].head for label, runs in {**self.sweep, **self.aside, **self.runs}.items()}
+
+    def run_of(self, head: str) -> Run:
+        """The first run of a head."""
+        return (self.runs.get(head) or self.aside[head])[0]
 
     @cached_property
     def champion(self) -> str:
@@ -113,13 +119,13 @@ class Subject:
     def embeddings(self, head: str, part: str = "test") -> Embeddings:
         """The embeddings of a part by a head's first run."""
         if (head, part) not in self.read:
-            self.read[head, part] = self.runs[head][0].embeddings(part)
+            self.read[head, part] = self.run_of(head).embeddings(part)
         return self.read[head, part]
 
     def prototypes(self, head: str) -> Prototypes:
         """The centres of a head's first run."""
         if (head, "centres") not in self.read:
-            self.read[head, "centres"] = self.runs[head][0].prototypes()
+            self.read[head, "centres"] = self.run_of(head).prototypes()
         return self.read[head, "centres"]
 
     def snapshots(self, head: str, part: str) -> list[Embeddings]:
@@ -188,11 +194,15 @@ def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
     paths = [Path(path) for path in paths]
     runs: dict[str, list[Run]] = {}
     sweep: dict[str, list[Run]] = {}
-    imbalanced, seen = None, set()
-    for run, many in runs_of(paths):
-        if run.path.resolve() in seen:
-            continue
-        seen.add(run.path.resolve())
+    every = {run.path.resolve(): (run, many) for run, many in runs_of(paths)}.values()
+    skewed = [run for run, _ in every if run.settings.data.imbalance > 1.0]
+    skewed = skewed if len(skewed) < len(every) else []  # where all are, that is the experiment
+    if len(skewed) > 1:
+        raise ArcwiseError(
+            f"beside an experiment one run on an imbalanced set is shown, these are several: {skewed[0].path} and "
+            f"{skewed[1].path}. Name one of them."
+        )
+    for run, many in every:
         result = run.result
         lacking = [name for name in FACTS if name not in result]
         if lacking:
@@ -200,22 +210,33 @@ def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
                 f"{run.path / 'result.json'} lacks {', '.join(lacking)}: it is not as training wrote it. "
                 "Put the file back, or train the run again."
             )
-        if run.settings.data.imbalance > 1.0:
-            imbalanced = run
-        else:
+        if run not in skewed:
             (sweep if many else runs).setdefault(run.head.label, []).append(run)
     if not runs:
         runs = dict(sweep)
-    if not runs:
-        raise ArcwiseError("there is no finished run beside the imbalanced one: name a comparison as well.")
     refuse_mixtures([run for many in (*runs.values(), *sweep.values()) for run in many])
-    for head, many in runs.items():
+    for head, many in (*runs.items(), *sweep.items()):
+        refuse_other_heads(head, many)
         seeds = [run.settings.seed for run in many]
         if len(set(seeds)) < len(seeds):
             raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
-    about = Subject(runs, sweep, imbalanced, unfinished_notes(paths), psi)
+    runs = shortly_labelled(runs)
+    most = max(map(len, runs.values()))
+    aside = {head: many for head, many in runs.items() if len(many) == 1 < most}
+    kept = {head: many for head, many in runs.items() if head not in aside}
+    about = Subject(kept, sweep, skewed[0] if skewed else None, unfinished_notes(paths), psi, aside)
     about.measure()
     return about
+
+
+def shortly_labelled(runs: dict[str, list[Run]]) -> dict[str, list[Run]]:
+    """The same under labels without the scale, where all heads that have one have the same and are told apart so."""
+    specs = {label: many[0].head for label, many in runs.items()}
+    scales = [spec.s for spec in specs.values() if spec.s is not None]
+    short = [replace(spec, s=None).label for spec in specs.values()]
+    if len(scales) < 2 or len(set(scales)) > 1 or len(set(short)) < len(short):
+        return runs
+    return dict(zip(short, runs.values(), strict=True))
 
 
 # What may differ between runs of one experiment: it changes what is kept of a run, not what it learns.
@@ -227,7 +248,7 @@ def refuse_mixtures(runs: list[Run]) -> None:
     first = learned_from(runs[0])
     for run in runs[1:]:
         here = learned_from(run)
-        unlike = [key for key in first if here[key] != first[key]]
+        unlike = [key for key in first if here[key] != first[key] and None not in (here[key], first[key])]
         if unlike:
             raise ArcwiseError(
                 f"one report is about one experiment, these are several: {runs[0].path} and {run.path} differ in "
@@ -236,10 +257,29 @@ def refuse_mixtures(runs: list[Run]) -> None:
 
 
 def learned_from(run: Run) -> dict[str, Any]:
-    """The settings of a run, by their full names, that decide what it learns; head and seed aside."""
-    settings = run.settings.flat()
+    """What decides what a run learns, by name: settings, images, layers of an own network; head and seed aside.
+
+    Older runs do not tell everything; what one does not tell is None.
+    """
+    settings, told = run.settings.flat(), run.about
     aside = {"seed", "init", *(f"train.{name}" for name in ASIDE)}
-    return {key: value for key, value in settings.items() if key not in aside and not key.startswith("head.")}
+    found = {key: value for key, value in settings.items() if key not in aside and not key.startswith("head.")}
+    images = str(told.get("images") or "")
+    return found | {
+        "the images": images if images.startswith(PIXELS_TOO) else None, "the network": told.get("network"),
+    }  # fmt: skip
+
+
+def refuse_other_heads(label: str, runs: list[Run]) -> None:
+    """Raises when runs under one label are of heads that differ in what the label does not say."""
+    told = [{"head": run.head, "gradient": run.settings.head.gradient, "own": run.given.get("head")} for run in runs]
+    for run, here in zip(runs, told, strict=True):
+        unlike = [name for name in here if here[name] != told[0][name]]
+        if unlike:
+            raise ArcwiseError(
+                f"{runs[0].path} and {run.path} are both of {label}, but differ in their {' and '.join(unlike)}: they "
+                "are no seeds of one head. Report on each by itself."
+            )
 
 
 def unfinished_notes(paths: list[Path]) -> list[str]:

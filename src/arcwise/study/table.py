@@ -32,10 +32,28 @@ class Table:
         a, b = ([self.values[metric][h][self.seeds[h].index(seed)] for seed in both] for h in (head, other))
         return difference(a, b)
 
-    def best(self, metric: str, heads: list[str] | None = None) -> str:
-        """The head with the best mean."""
+    @property
+    def several(self) -> list[str]:
+        """The heads of several seeds; all of them where none has more than one."""
+        return [head for head in self.heads if len(self.seeds[head]) > 1] or self.heads
+
+    def best(self, metric: str) -> str:
+        """The head with the best mean; a single seed is no mean beside those of several."""
         sign = 1.0 if METRICS[metric].better == "higher" else -1.0
-        return max(heads or self.heads, key=lambda head: sign * self.spread(metric, head).mean)
+        return max(self.several, key=lambda head: sign * self.spread(metric, head).mean)
+
+    def shared(self, heads: list[str]) -> Table:
+        """These heads, each with the seeds that all of them have."""
+        both = [seed for seed in self.seeds[heads[0]] if all(seed in self.seeds[head] for head in heads)]
+        at = {head: [self.seeds[head].index(seed) for seed in both] for head in heads}
+        return Table(
+            heads=heads, seeds=dict.fromkeys(heads, both),
+            values={
+                name: {head: [found[head][i] for i in at[head]] for head in heads}
+                for name, found in self.values.items()
+            },
+            seconds={head: [self.seconds[head][i] for i in at[head]] for head in heads},
+        )  # fmt: skip
 
     def cell(self, metric: str, head: str) -> str:
         """Mean and spread as text, in the unit that is shown."""

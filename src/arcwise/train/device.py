@@ -28,6 +28,23 @@ def made_current(device: torch.device) -> contextlib.AbstractContextManager[obje
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
+@contextlib.contextmanager
+def plain_torch() -> Iterator[None]:
+    """torch as it comes, whatever the caller has switched: float32, gradients, no autocast of anybody else's."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    kinds = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            for kind in kinds:
+                stack.enter_context(torch.autocast(kind, enabled=False))
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def device_name(device: torch.device) -> str:
     """The device in words."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -26,7 +27,7 @@ from arcwise.recipes import recipe
 from arcwise.records import Run, TrainedOn, claim_folder
 from arcwise.train import finite, results
 from arcwise.train.checkpoint import checkpoints_of, restore_checkpoint, save_checkpoint
-from arcwise.train.device import device_for, device_name, fast_products, made_current
+from arcwise.train.device import device_for, device_name, fast_products, made_current, plain_torch
 from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener, last_line_of, mend_journal
 from arcwise.train.optim import Average, build_optimiser, prototypes_inside
@@ -50,6 +51,7 @@ from arcwise.train.signals import Signals
 from arcwise.train.tally import Tally
 
 FEW_IMAGES = 50  # of a class
+ONE_AT_A_TIME = threading.RLock()  # threads of one process share torch's random numbers
 
 
 def train(
@@ -72,7 +74,7 @@ def train(
     own `model`, (b, channels, side, side) -> (b, d), your own `head` (a Head, a LinearHead, a margin, or text) and your
     own `data`: a pair (pixels, labels) of uint8 images, or {"train": ..., "test": ...} of such. With `resume`, the run
     that is there is gone on with, to the same end; what was handed over is handed over again. `listener` is told what
-    the journal is, `command` is what a person types to go on.
+    the journal is, `command` is what a person types to go on. In one process one training runs at a time; threads wait.
 
     >>> import tempfile
     >>> run = train("digits-2d", tempfile.mkdtemp() + "/run", settings=["train.epochs=2"], device="cpu")
@@ -95,7 +97,8 @@ def train(
     if not resume:
         run.refuse_existing()
     claim_folder(run.path, "run")
-    with run.locked(), made_current(place), torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+    forked = [place] if place.type == "cuda" else []
+    with ONE_AT_A_TIME, run.locked(), made_current(place), plain_torch(), torch.random.fork_rng(devices=forked):
         run.sweep()
         start = Embedder.load(config.init, network=model) if config.init else None
         config = fit_to_model(config, start)
@@ -431,6 +434,16 @@ class Trainer:
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first step."""
         notes = (*self.found_notes, *self.splits.notes)
+        began = self.run.about.get("threads") if self.run.exists() and self.device.type == "cpu" else None
+        if began not in (None, torch.get_num_threads()):
+            now = torch.get_num_threads()
+            notes = (
+                *notes,
+                f"this run was begun with {began} threads and now has {now}: its last bits will be others.",
+            )
+        if len(self.splits.train) < self.config.train.batch:
+            notes = (*notes, f"train.batch={self.config.train.batch} is more than all {len(self.splits.train):,} "
+                             "training images: every epoch is a single step.")  # fmt: skip
         few = len(self.splits.train) < FEW_IMAGES * self.splits.train.classes
         if self.config.recipe != "folder" or not self.config.init or not few:
             return notes

@@ -73,11 +73,14 @@ class Given:
         if self.model is not None and was not in (None, network_text(self.model)):
             raise ArcwiseError(f"{run.path} was begun with another {before['model']}: its layers are not the same.")
         spec = self.spec
-        if spec is not None and "head" in before and spec != replace(run.head, s=run.head.s if spec.s else None):
+        if spec is not None and "head" in before and not same_head(run.head, spec):
             raise ArcwiseError(
                 f"{run.path} was begun with another head: {run.head.label}, now {spec.label}. Hand over the same, or "
                 "choose another folder."
             )
+        gradient, told = getattr(self.head, "gradient", None), run.about.get("gradient")
+        if gradient != told and told is not None:
+            raise ArcwiseError(f'{run.path} was begun with gradient="{told}", now it is "{gradient}".')
         for name in before.keys() - now.keys():
             raise ArcwiseError(
                 f"{run.path} was begun with a {name} of your own ({before[name]}): hand it over again, as in "
@@ -90,6 +93,13 @@ class Given:
 
 
 NOTHING_GIVEN = Given()
+
+
+def same_head(before: HeadSpec, now: HeadSpec) -> bool:
+    """Whether these are one head; older Runs do not tell margins inside of others, nor one m per class."""
+    told = {key: value for key, value in now.parameters.items() if key in before.parameters}
+    hidden = [key for key in now.parameters.keys() - before.parameters.keys() if key not in ("m", "margin")]
+    return replace(now, s=None, parameters=told) == replace(before, s=None) and not hidden and now.s in (None, before.s)
 
 
 def network_text(network: nn.Module) -> str:
@@ -190,7 +200,8 @@ def build(
     images = splits.train
     torch.manual_seed(stream("network", config.seed))
     model = start or Embedder(config.model, preprocessing=preprocessing_of(splits), network=given.model)
-    model.names, model.about = images.names, {"config": dataclasses.asdict(config)}
+    model.names = images.names
+    model.about = {"config": dataclasses.asdict(config), "images": splits.fingerprint}
     torch.manual_seed(stream("head", config.seed))
     head = build_head(config.head, model.dim, images.classes, given.head)
     if isinstance(head, Head):
@@ -299,6 +310,7 @@ def circumstances(config: Config, device: torch.device, given: Given, command: s
     }  # fmt: skip
     told |= {"given": given.told()} if given.told() else {}
     told |= {"network": network_text(given.model)} if given.model is not None else {}
+    told |= {"gradient": given.head.gradient} if isinstance(given.head, Head) else {}
     return {**told, "resume": command} if command else told
 
 

@@ -1,0 +1,94 @@
+"""`arcwise calibrate`: the threshold for a wanted false accept rate, kept beside the model."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from arcwise.cli.embed import work_for
+from arcwise.cli.progress import Counter, image_text
+from arcwise.errors import ArcwiseError
+
+
+def calibrate_command(
+    model: Path,
+    /,
+    *,
+    on: list[str],
+    far: float = 1e-3,
+    few_identities: bool = False,
+    allow_overlap: bool = False,
+    device: str = "auto",
+    data_dir: Path | None = None,
+    json_: bool = False,
+) -> None:
+    """Find the threshold for a wanted false accept rate, and keep it beside the model.
+
+    Every pair of identities counts the same, and the interval is of the rate that other identities would have.
+
+    Parameters
+    ----------
+    model
+        A run's folder, a model.safetensors, insightface's .pth, or an .onnx file that arcwise exported.
+    on
+        Images of identities that were not trained on: folders, or sources as in glyphs[200-299].
+    far
+        The share of pairs of different identities that may be taken for the same.
+    few_identities
+        Take a threshold even where identities are too few for that rate; the record says so for ever.
+    allow_overlap
+        Go on although some of the images were trained on.
+    device
+        auto, cpu, cuda or cuda:1.
+    data_dir
+        Where data sets are cached, in place of $ARCWISE_DATA.
+    json_
+        Print the record for a machine.
+    """
+    from arcwise.embed import embed, joined, watched
+    from arcwise.encoders import load_encoder
+    from arcwise.metrics import threshold_for
+    from arcwise.overlap import OverlapWatch, trained_on
+    from arcwise.records import CalibratedThreshold
+    from arcwise.records.thresholds import keep_threshold, read_thresholds, thresholds_file
+
+    place = thresholds_file(model)
+    read_thresholds(place)  # somebody else's file is refused before any work is done
+    encoder = load_encoder(model, device=device)
+    broken: dict[str, str] = {}
+    work = joined([work_for(encoder, one, "all", 0, data_dir, broken) for one in on])
+    if work.y is None:
+        raise ArcwiseError(
+            "calibrating needs to know who is who: name folders with one folder per identity, or sources."
+        )
+    named = shlex.join(on)
+    watch, counter = OverlapWatch(trained_on(model)), Counter(image_text)
+    found = embed(
+        encoder, watched(work, watch), broken=broken, tell=lambda done, total: counter("embedding", done, total)
+    )
+    for name, reason in broken.items():
+        print(f"skipped {name}: {reason}", file=sys.stderr)
+    watch.refuse(found, what=named, allow=allow_overlap)
+    t = threshold_for(found, far, few_identities=few_identities)
+    record = CalibratedThreshold(
+        far=far, cosine=t.value, far_found=t.far, far_low=t.far_low, far_high=t.far_high,
+        tar=None if math.isnan(t.tar) else t.tar, tar_low=t.tar_low, tar_high=t.tar_high, identities=t.identities,
+        images=t.images, impostor_pairs=t.impostors, genuine_pairs=t.genuine, evenness=t.evenness, source=named,
+        date=time.strftime("%Y-%m-%dT%H:%M:%S%z"), model=encoder.fingerprint, few_identities=t.few,
+    )  # fmt: skip
+    keep_threshold(place, record)
+    if json_:
+        print(json.dumps(record.as_values()))
+        return
+    print(record.told())
+    tar = "no identity has two images, so nothing is known of how many of the same it accepts"
+    if record.tar is not None:
+        tar = f"true accept rate there {record.tar:.1%} ({record.tar_low:.1%} to {record.tar_high:.1%})"
+    print(
+        f"{tar}; {t.impostors:,} impostor and {t.genuine:,} genuine pairs of {t.images:,} images\n\n{place} holds it."
+    )
+    print(f"Next: arcwise verify {shlex.quote(str(model))} A.jpg B.jpg")

@@ -1,0 +1,78 @@
+"""`arcwise pairs`: draws pairs of images, the same or not, into a table that people can read and edit."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from arcwise.cli.advise import Whole
+from arcwise.cli.progress import Counter, byte_text
+from arcwise.errors import ArcwiseError
+
+pairs_app = App(name="pairs", help="Draw pairs of images to try models on.", result_action="return_value")
+
+
+@pairs_app.command(name="make")
+def make_command(
+    source: str,
+    /,
+    *,
+    n: Annotated[Whole, Parameter(name=["-n", "--n"])] = 6000,
+    folds: Whole = 10,
+    seed: Whole = 0,
+    depth: Whole = 1,
+    out: Path = Path("pairs.csv"),
+    data_dir: Path | None = None,
+) -> None:
+    """Draw pairs of images, half of them of one identity, in folds that share no identity.
+
+    Parameters
+    ----------
+    source
+        A folder with one folder per identity, or a source, as in glyphs[300-399].
+    n
+        How many pairs.
+    folds
+        In how many folds.
+    seed
+        Another seed draws others.
+    depth
+        An identity is a folder at this depth below the one that is named.
+    out
+        The table, which is not overwritten.
+    data_dir
+        Where data sets are cached, in place of $ARCWISE_DATA.
+    """
+    from arcwise.pairs import make_pairs
+
+    if out.exists():
+        raise ArcwiseError(f"{out} is there already: remove it, or choose another --out.")
+    if not out.resolve().parent.is_dir():
+        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another --out.")
+    keys, y, names = labelled_keys(source, depth, data_dir)
+    made = make_pairs(keys, y, names, n=n, folds=folds, seed=seed)
+    made.save(out)
+    print(f"{out}: {len(made):,} pairs in {made.folds} folds, of {len(names):,} identities")
+    print(f"Next: arcwise evaluate MODEL --pairs {shlex.quote(str(out))} --on {shlex.quote(source)}")
+
+
+def labelled_keys(source: str, depth: int, data_dir: Path | None):
+    """The keys, labels and names of a source's images; nothing is decoded of a folder."""
+    from arcwise.config import DataConfig
+    from arcwise.data.fetch import expand_home
+    from arcwise.data.folder import list_images
+    from arcwise.data.images import split_filter
+    from arcwise.data.sources import SOURCES, load_whole
+    from arcwise.embed import folder_keys
+
+    name = split_filter(source)[0].partition(":")[0]
+    if name not in SOURCES and Path(source).is_dir():
+        return folder_keys(Path(source), list_images(Path(source), depth=depth), whole=True)
+    if name == "folder" and not split_filter(source)[1]:
+        root = expand_home(split_filter(source)[0].partition(":")[2])
+        return folder_keys(root, list_images(root, depth=depth), whole=False)
+    images, _ = load_whole(DataConfig(source=source, depth=depth), data_dir=data_dir, tell=Counter(byte_text))
+    return images.keys, images.y, images.names

@@ -1,0 +1,1 @@
+"""Models as ONNX files: written with torch, run without it, and checked against each other."""

@@ -1,0 +1,261 @@
+"""Templates in Milvus, for galleries that one machine does not hold: approximate search, answers scored again exactly.
+
+Milvus deletes in its own time, and keeps logs and snapshots of its own: what `remove` promises of a folder cannot be
+promised here. Two writers of one name at once are not kept apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from arcwise.errors import ArcwiseError, unknown
+from arcwise.records.gallery import CARD, Enrolled, GalleryCard, NamedScore, Templates
+from arcwise.schema import parse_json
+
+PLACE = re.compile(r"milvus:(?://(?:([^@/]+)@)?([^/@]+)|(.+\.db))/([A-Za-z_][A-Za-z0-9_]{0,200})")
+SEARCHED = 32  # identities that are asked for, to be scored again
+ROWS_A_REQUEST = 1000  # rows of one request
+SAMPLED = 100  # searches that recall is measured by
+COLUMNS_READ = ["at", "identity", "name", "tags", "key", "digest", "length", "x"]
+
+
+class MilvusStore:
+    """The templates in a collection of a server, milvus://host:19530/people, or of a local file, milvus:a.db/people."""
+
+    exact = False
+
+    def __init__(self, place: str):
+        found = PLACE.fullmatch(place)
+        if found is None:
+            raise ArcwiseError(
+                f"{place!r} is no place in Milvus: write milvus://HOST:19530/NAME, letters and digits in NAME."
+            )
+        token, host, file, self.name = found.groups()
+        self.place, self.about = place, f"{self.name}_about"
+        self.client = client_of(f"http://{host}" if host else file, token or "")
+
+    # -------------------------------------------------------------------------------- what it is
+
+    def exists(self) -> bool:
+        """Whether a gallery was made here."""
+        with milvus_errors(self.place):
+            return self.client.has_collection(self.about) and self.client.has_collection(self.name)
+
+    @property
+    def card(self) -> GalleryCard:
+        """What the gallery says of itself, from the collection beside it."""
+        with milvus_errors(self.place):
+            rows = self.client.query(self.about, filter="at == 0", output_fields=["card"], limit=1)
+        try:
+            values = parse_json(rows[0]["card"])
+            CARD(values, "")
+        except (ValueError, IndexError, KeyError) as error:
+            raise ArcwiseError(f"{self.place} does not say whose embeddings it holds ({error}).") from None
+        return GalleryCard.from_values(values)
+
+    def create(self, card: GalleryCard) -> None:
+        """Two empty collections: of templates, and of what is told of them."""
+        if card.match != "best" or card.keep_images:
+            raise ArcwiseError("a gallery in Milvus matches by the best template and keeps no images: leave both out.")
+        from pymilvus import DataType
+
+        with milvus_errors(self.place):
+            for name, fields in (
+                (self.name, (("identity", 32), ("name", 2000), ("key", 4000))), (self.about, (("card", 65535),)),
+            ):  # fmt: skip
+                schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
+                schema.add_field("at", DataType.INT64, is_primary=True)
+                for field, letters in fields:
+                    schema.add_field(field, DataType.VARCHAR, max_length=letters)
+                schema.add_field("x", DataType.FLOAT_VECTOR, dim=card.dim if name == self.name else 2)
+                if name == self.name:
+                    schema.add_field("digest", DataType.VARCHAR, max_length=20)
+                    schema.add_field("length", DataType.FLOAT)
+                    schema.add_field(
+                        "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=64, max_length=500
+                    )
+                index = self.client.prepare_index_params()
+                index.add_index("x", index_type="AUTOINDEX", metric_type="IP")
+                self.client.create_collection(name, schema=schema, index_params=index)
+        self.change(card)
+
+    def change(self, card: GalleryCard) -> None:
+        """The same templates under another card."""
+        with milvus_errors(self.place):
+            self.client.upsert(self.about, [{"at": 0, "card": json.dumps(card.as_values()), "x": [1.0, 0.0]}])
+            self.client.flush(self.about)
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Nothing is held: Milvus has no locks."""
+        yield
+
+    # -------------------------------------------------------------------------------- writing
+
+    def append(self, some: Templates) -> None:
+        """All of these templates, in one request for each thousand."""
+        first = time.time_ns()  # in the order of enrolment, whoever enrols
+        rows = [
+            {"at": first + i, "identity": some.identity[i], "name": some.name[i], "tags": list(some.tags[i]),
+             "key": some.key[i], "digest": str(some.digest[i]), "length": float(some.length[i]),
+             "x": some.x[i].tolist()}
+            for i in range(len(some))
+        ]  # fmt: skip
+        with milvus_errors(self.place):
+            for start in range(0, len(rows), ROWS_A_REQUEST):
+                self.client.insert(self.name, rows[start : start + ROWS_A_REQUEST])
+            self.client.flush(self.name)
+
+    def remove(self, name: str) -> int:
+        """How many templates of a name were deleted; Milvus erases them in its own time."""
+        mine = self.of_name(name)
+        with milvus_errors(self.place):
+            self.client.delete(self.name, ids=[row["at"] for row in mine])
+            self.client.flush(self.name)
+            with contextlib.suppress(Exception):
+                self.client.compact(self.name)
+        return len(mine)
+
+    # -------------------------------------------------------------------------------- reading
+
+    @property
+    def count(self) -> int:
+        """How many templates there are."""
+        with milvus_errors(self.place):
+            return int(self.client.query(self.name, filter="", output_fields=["count(*)"])[0]["count(*)"])
+
+    def rows(self, fields: list[str], condition: str = "") -> Iterator[dict[str, Any]]:
+        """Every template, some fields of it."""
+        with milvus_errors(self.place):
+            found = self.client.query_iterator(
+                self.name, batch_size=ROWS_A_REQUEST, filter=condition, output_fields=fields
+            )
+            while True:
+                some = found.next()
+                if not some:
+                    break
+                yield from some
+            found.close()
+
+    def read(self, condition: str = "") -> Templates:
+        """All templates, or those of a condition, in the order of enrolment."""
+        rows = sorted(self.rows(COLUMNS_READ, condition), key=lambda row: row["at"])
+
+        def words(name: str) -> tuple[str, ...]:
+            return tuple(row[name] for row in rows)
+
+        def numbers(name: str, kind: type) -> np.ndarray:
+            return np.array([row[name] for row in rows], kind)
+
+        return Templates(
+            numbers("at", np.int64), words("identity"), words("name"), tuple(tuple(row["tags"]) for row in rows),
+            words("key"), np.array([int(row["digest"]) for row in rows], np.uint64), numbers("length", np.float32),
+            numbers("x", np.float32).reshape(len(rows), -1),
+        )  # fmt: skip
+
+    def of_names(self, names: list[str]) -> Templates:
+        """The templates of some names."""
+        return self.read(f"name in {json.dumps(names, ensure_ascii=False)}")
+
+    def of_name(self, name: str) -> list[dict[str, Any]]:
+        """The templates of one name, or the error that nobody bears it."""
+        found = list(self.rows(COLUMNS_READ, f"name == {json.dumps(name, ensure_ascii=False)}"))
+        if not found:
+            raise ArcwiseError(f"nobody called {name!r} is enrolled.")
+        return found
+
+    def best(self, queries: Float32[np.ndarray, "b d"], tags: tuple[str, ...]) -> list[list[NamedScore]]:
+        """The two best identities of each query, of those that the server finds, by their exact cosines."""
+        condition = f"array_contains_any(tags, {json.dumps(list(tags), ensure_ascii=False)})" if tags else ""
+        if tags:
+            self.refuse_unknown(tags)
+        with milvus_errors(self.place):
+            found = self.client.search(
+                self.name, data=queries.tolist(), limit=SEARCHED, filter=condition, group_by_field="identity",
+                output_fields=["name", "key", "x", "at"],
+            )  # fmt: skip
+        out = []
+        for q, hits in zip(queries, found, strict=True):
+            told = [hit["entity"] for hit in hits]
+            scores = [
+                float(np.vecdot(np.asarray(one["x"], np.float32).astype(np.float64), q.astype(np.float64)))
+                for one in told
+            ]
+            order = sorted(range(len(told)), key=lambda i: (-scores[i], told[i]["at"]))
+            out.append([NamedScore(told[i]["name"], scores[i], told[i]["key"]) for i in order[:2]])
+        return out
+
+    def refuse_unknown(self, tags: tuple[str, ...]) -> None:
+        """Raises where nobody bears a tag."""
+        for tag in tags:
+            condition = f"array_contains(tags, {json.dumps(tag, ensure_ascii=False)})"
+            with milvus_errors(self.place):
+                if not self.client.query(self.name, filter=condition, output_fields=["at"], limit=1):
+                    raise unknown("tag", tag, {tag for row in self.rows(["tags"]) for tag in row["tags"]} or {"none"})
+
+    def against(self, query: Float32[np.ndarray, " d"], name: str) -> tuple[float, str]:
+        """The best cosine to somebody's templates, and which one gives it."""
+        mine = self.of_name(name)
+        x = np.array([row["x"] for row in mine], np.float32).astype(np.float64)
+        scores = np.vecdot(x, query.astype(np.float64))
+        best = int(scores.argmax())
+        return float(scores[best]), mine[best]["key"]
+
+    def list(self) -> list[Enrolled]:
+        """Everybody, in the order of enrolment."""
+        counts: dict[str, int] = {}
+        tags: dict[str, set[str]] = {}
+        for row in sorted(self.rows(["at", "name", "tags"]), key=lambda row: row["at"]):
+            counts[row["name"]] = counts.get(row["name"], 0) + 1
+            tags.setdefault(row["name"], set()).update(row["tags"])
+        return [Enrolled(name, count, tuple(sorted(tags[name]))) for name, count in counts.items()]
+
+    def stats(self) -> dict[str, Any]:
+        """Sizes, and the recall of the server's search against an exact one."""
+        return {
+            "identities": len(self.list()), "templates": self.count, "compared": self.count,
+            "search": "approximate, by the server; the best are scored again exactly", "recall": self.recall(),
+        }  # fmt: skip
+
+    def recall(self, seed: int = 0) -> float | None:
+        """How often the server's best identity is the exact one, for templates that were moved a little."""
+        every = self.read()
+        if len(every) < 2:
+            return None
+        random = np.random.default_rng(seed)
+        rows = random.choice(len(every), min(SAMPLED, len(every)), replace=False)
+        d = every.x.shape[1]
+        q = every.x[rows] + random.standard_normal((len(rows), d)).astype(np.float32) / np.float32(d**0.5)
+        q = (q / np.linalg.norm(q, axis=1, keepdims=True)).astype(np.float32)
+        exact = [every.name[int((every.x.astype(np.float64) @ one.astype(np.float64)).argmax())] for one in q]
+        return sum(mine[0].name == name for mine, name in zip(self.best(q, ()), exact, strict=True)) / len(rows)
+
+
+def client_of(where: str, token: str) -> Any:
+    """A client of a server, or of a local file."""
+    try:
+        from pymilvus import MilvusClient
+    except ImportError:
+        raise ArcwiseError('Milvus is reached by pymilvus: pip install "arcwise[milvus]"') from None
+    with milvus_errors(where):
+        return MilvusClient(where, token=token) if token else MilvusClient(where)
+
+
+@contextlib.contextmanager
+def milvus_errors(place: str) -> Iterator[None]:
+    """Tells in words what Milvus, or the way to it, has against it."""
+    try:
+        yield
+    except ArcwiseError:
+        raise
+    except Exception as error:  # its errors share no class with those of the network
+        first = " ".join(str(error).split()[:30])
+        raise ArcwiseError(f"Milvus at {place.split('@')[-1]} did not do it ({first}).") from None
