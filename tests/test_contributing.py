@@ -31,7 +31,7 @@ assert written["length-spread"]["better"] == "lower" and len(written["length-spr
 assert arcwise.measure(run)["measured"]["length-spread"] > 0.0
 
 # the figure: alone, and in the report beside the metric
-for words in (["figures", "c", "--only", "lengths"], ["report", "c", "--html"], ["evaluate", str(run.path)],
+for words in (["figures", "c", "--only", "lengths"], ["report", "c", "--html"], ["evaluate", str(run.path), "--all"],
               ["recipes"], ["data", "list"], ["margins"], ["hello", "ada", "--loud"]):
     assert code_of(words) == 0, words
 page = Path("c/report.html").read_text()

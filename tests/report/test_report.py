@@ -495,7 +495,7 @@ def test_letters_of_every_figure_are_at_least_seven_points_at_their_printed_size
         words = [text.get_text() for text in drawing.figure.findobj(Text)]
         assert not any("mathdefault" in word or "$" in word for word in words), drawing.name
         plt.close(drawing.figure)
-    assert drawn >= set(FIGURES) - {"sphere", "sweep", "bias"}
+    assert drawn >= set(FIGURES) - {"sphere", "sweep", "bias", "boundaries"}
 
 
 def test_the_lecture_is_in_reports_of_introductory_recipes_and_a_page_of_its_own_beside_others(folder, tmp_path):

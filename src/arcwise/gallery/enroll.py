@@ -83,8 +83,9 @@ def kept_image(every: Templates, row: int, folder: str | Path | None) -> Any:
         raise ArcwiseError(
             f"the image of {every.name[row]} ({every.key[row]}) was not kept: name the folder that the images are in."
         )
-    file = Path(folder) / every.key[row]
-    there = file if file.is_file() else Path(folder) / Path(every.key[row]).parent.name / Path(every.key[row]).name
-    if not there.is_file():
-        raise ArcwiseError(f"the image of {every.name[row]} is not in {folder}: there is no {every.key[row]}.")
-    return there
+    key = Path(every.key[row])
+    named = [] if key.is_absolute() or ".." in key.parts else [Path(folder) / key]
+    for there in (*named, Path(folder) / key.parent.name / key.name):
+        if there.is_file():
+            return there
+    raise ArcwiseError(f"the image of {every.name[row]} is not in {folder}: there is no {every.key[row]}.")

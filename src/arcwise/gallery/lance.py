@@ -8,7 +8,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from arcwise.records.gallery import CARD, GalleryCard, Templates
 CARD_FILE = "gallery.json"
 COMPACTED_EVERY = 64  # commits
 TRIES = 20  # of a reader whose table is rewritten under it
+
+
+class Version(NamedTuple):
+    """Which state of a gallery: its table, the table's own count of changes, and the model that it is for."""
+
+    table: str
+    number: int
+    model: str
 
 
 class LanceStore:
@@ -73,27 +81,27 @@ class LanceStore:
     # -------------------------------------------------------------------------------- reading
 
     @property
-    def version(self) -> tuple[str, int]:
+    def version(self) -> Version:
         """Which state this is: another after every change."""
         for attempt in range(TRIES):
             card = self.card
             try:
-                return card.table, int(self.open(card.table).version)
+                return Version(card.table, int(self.open(card.table).version), card.model)
             except ArcwiseError:
                 if attempt == TRIES - 1 or self.card.table == card.table:
                     raise
         raise AssertionError
 
     def read(
-        self, *, since: tuple[str, int] | None = None, first: int = 0, images: bool = False
-    ) -> tuple[tuple[str, int], Templates]:
+        self, *, since: Version | None = None, first: int = 0, images: bool = False
+    ) -> tuple[Version, Templates]:
         """A state and its templates; of the table of `since` only those from enrolment `first` on."""
         for attempt in range(TRIES):
             card = self.card
             try:
                 opened = self.open(card.table)
-                version = (card.table, int(opened.version))
-                same = since is not None and since[0] == card.table
+                version = Version(card.table, int(opened.version), card.model)
+                same = since is not None and since.table == card.table
                 with lance_errors(self.folder):
                     return version, rows_of_table(opened, card.dim, first if same else 0, images)
             except ArcwiseError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -158,7 +159,7 @@ class MilvusStore:
         return Templates(
             numbers("at", np.int64), words("identity"), words("name"), tuple(tuple(row["tags"]) for row in rows),
             words("key"), np.array([int(row["digest"]) for row in rows], np.uint64), numbers("length", np.float32),
-            numbers("x", np.float32).reshape(len(rows), -1),
+            numbers("x", np.float32).reshape(len(rows), self.card.dim),
         )  # fmt: skip
 
     def of_names(self, names: list[str]) -> Templates:
@@ -245,6 +246,7 @@ def client_of(where: str, token: str) -> Any:
         from pymilvus import MilvusClient
     except ImportError:
         raise ArcwiseError('Milvus is reached by pymilvus: pip install "arcwise[milvus]"') from None
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # what goes wrong is told once, by `milvus_errors`
     with milvus_errors(where):
         return MilvusClient(where, token=token) if token else MilvusClient(where)
 

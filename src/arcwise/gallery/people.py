@@ -138,6 +138,7 @@ class Gallery:
 
     def append(self, parts: Sequence[Templates]) -> dict[str, int]:
         """Commits the templates of some identities, but for images that these have already; the store is held."""
+        self.refuse_other_models(self.encoder.fingerprint, self.card.model)
         there = self.known_templates([part.name[0] for part in parts])
         first = int(there.at.max(initial=-1)) + 1
         known = set(zip(there.name, there.digest.tolist(), strict=True))
@@ -183,8 +184,7 @@ class Gallery:
         self, found: Embeddings, *, tags: Iterable[str] = (), far: float | None = None, threshold: float | None = None
     ) -> list[Match]:
         """The same for embeddings of this gallery's model."""
-        if found.model != self.card.model:
-            raise ArcwiseError("these embeddings are of another model than the gallery's.")
+        self.refuse_other_models(found.model, self.card.model)
         rule = self.rule(far, threshold)
         limit = threshold if rule is None else rule.cosine
         if limit is None:
@@ -193,10 +193,13 @@ class Gallery:
                 "gallery create, or name a cosine with threshold= (--threshold)."
             )
         queries = unit_of(found.x)
+        if not len(queries):
+            return []
         if isinstance(self.store, MilvusStore):
             best, size = self.store.best(queries, refuse_tags(tags)), self.store.count
             return [match_of(mine, limit, self.false_positive(rule, size)) for mine in best]
         held = self.held()
+        self.refuse_other_models(found.model, held.version.model)  # it may have been embedded anew a moment ago
         allowed, size = self.allowed(held, refuse_tags(tags)), len(held.search)
         if allowed is not None:
             size = int(allowed.sum())
@@ -220,6 +223,7 @@ class Gallery:
             score, key = self.store.against(query, name)
         else:
             held = self.held()
+            self.refuse_other_models(found.model, held.version.model)
             mine = held.owner == self.place_of(held, name)
             (best,) = held.search.best(query, allowed=mine, wanted=1)
             score, key = best.score, held.templates.key[held.rows[best.row]]
@@ -368,7 +372,7 @@ class Gallery:
             if before is None or self.store.version != before.version:
                 first = 0 if before is None else int(before.templates.at.max(initial=-1)) + 1
                 version, fresh = self.store.read(since=None if before is None else before.version, first=first)
-                grown = before is not None and version[0] == before.version[0]
+                grown = before is not None and version.table == before.version.table
                 every = (
                     joined_templates([before.templates, fresh], fresh.x.shape[1])
                     if before is not None and grown
@@ -377,6 +381,15 @@ class Gallery:
                 self.state = held_of(version, every, self.card.match)
             assert self.state is not None
             return self.state
+
+    @staticmethod
+    def refuse_other_models(mine: str, held: str) -> None:
+        """Raises where embeddings are of another model than the gallery's."""
+        if mine != held:
+            raise ArcwiseError(
+                f"these embeddings are of another model ({mine[:12]}) than the gallery's ({held[:12]}): open it with "
+                "that one."
+            )
 
     def forget(self) -> None:
         """Lets go of what is in memory."""

@@ -1,0 +1,307 @@
+"""A gallery, whatever keeps it: who is enrolled, who is recognised, who is nobody, who is forgotten."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from gallery.kit import Tiles, photos, threshold
+
+import arcwise
+from arcwise import ArcwiseError, Gallery
+from arcwise.gallery import held
+from arcwise.gallery.index import Index
+from arcwise.records.gallery import GalleryCard
+
+
+@pytest.fixture(params=["folder", "milvus"])
+def place(request, tmp_path):
+    """A place for a gallery in each store."""
+    if request.param == "milvus":
+        pytest.importorskip("milvus_lite")
+        return f"milvus:{tmp_path / 'some.db'}/people"
+    return tmp_path / "people"
+
+
+@pytest.fixture
+def people(place):
+    """Three people, a threshold, tags for one of them."""
+    made = Gallery.create(place, Tiles(), thresholds=[threshold()])
+    made.add("ada", photos(1, 3), tags=("staff",))
+    made.add_many({"bob": photos(2, 2), "Žofie O'Hara \"x\" \\": photos(3, 1)})
+    return made
+
+
+def exact_best(gallery, image):
+    """The best cosine of every identity by float64 products, best first."""
+    found = gallery.embeddings()
+    x = found.x.astype(np.float64)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    q = Tiles().encode(image[None])[0].astype(np.float64)
+    cos = x @ (q / np.linalg.norm(q))
+    best = {found.names[c]: cos[found.y == c].max() for c in range(len(found.names))}
+    return sorted(best.items(), key=lambda at: -at[1])
+
+
+def test_who_is_who(people, place):
+    again = Gallery.open(place, Tiles())
+    assert [tuple(one) for one in again.list()] == [
+        ("ada", 3, ("staff",)), ("bob", 2, ()), ("Žofie O'Hara \"x\" \\", 1, ()),
+    ]  # fmt: skip
+    for person, name in ((1, "ada"), (2, "bob"), (3, "Žofie O'Hara \"x\" \\")):
+        image = photos(person, 9)[-1]
+        match, (best, second, *_) = again.identify(image), exact_best(again, image)
+        assert match.name == match.nearest == name == best[0] and match.runner_up == second[0]
+        assert match.cosine == pytest.approx(best[1], abs=1e-7) and match.threshold == 0.9
+        assert match.lead == pytest.approx(best[1] - second[1], abs=1e-6) and 0 < match.false_positive < 1
+        assert again.verify(image, name).name == name and match.angle == pytest.approx(np.arccos(match.cosine))
+    stranger = again.identify(photos(77, 1)[0])
+    assert stranger.name is None and stranger.nearest is not None and stranger.cosine < 0.9
+    assert again.verify(photos(2, 1)[0], "ada").name is None
+    several = again.identify(list(photos(1, 2)) + list(photos(77, 1)))
+    assert [one.name for one in several] == ["ada", "ada", None]
+    assert again.identify([]) == [] and len(again.identify(photos(1, 12))) == 12
+
+
+def test_images_that_are_there_already_are_passed_over(people):
+    assert people.add("ada", photos(1, 5)) == 2 and people.add("ada", photos(1, 5)) == 0
+    assert people.add("bob", photos(1, 1)) == 1  # the same image of somebody else is hers to claim
+    assert [one.templates for one in people.list()] == [5, 3, 1]
+
+
+def test_tags_limit_who_may_match(people):
+    image = photos(2, 1)[0]
+    assert people.identify(image).name == "bob"
+    limited = people.identify(image, tags=["staff"])
+    assert limited.name is None and limited.nearest == "ada" and limited.runner_up is None and limited.lead == np.inf
+    people.add("bob", photos(2, 4), tags=("visitors",))
+    assert people.identify(image, tags=["visitors", "staff"]).name == "bob"
+    assert [one.tags for one in people.list()] == [("staff",), ("visitors",), ()]
+    with pytest.raises(ArcwiseError, match="unknown tag 'stuff': did you mean 'staff'"):
+        people.identify(image, tags=["stuff"])
+    with pytest.raises(ArcwiseError, match="words without commas"):
+        people.add("eve", photos(5, 1), tags=["a,b"])
+
+
+def test_somebody_is_forgotten(people):
+    assert people.remove("bob") == 2
+    assert [one.name for one in people.list()] == ["ada", "Žofie O'Hara \"x\" \\"]
+    assert people.identify(photos(2, 1)[0]).name is None
+    with pytest.raises(ArcwiseError, match="nobody called 'bob' is enrolled"):
+        people.remove("bob")
+    with pytest.raises(ArcwiseError, match="nobody called 'bob' is enrolled"):
+        people.verify(photos(2, 1)[0], "bob")
+    assert people.remove("Žofie O'Hara \"x\" \\") == 1 and people.remove("ada") == 3
+    assert people.list() == [] and people.identify(photos(1, 1)[0]).nearest is None
+    assert people.add("bob", photos(2, 1)) == 1 and people.identify(photos(2, 1)[0]).name == "bob"
+
+
+def test_what_cannot_be_done_is_said_and_changes_nothing(people, place):
+    before = people.list()
+    for wrong, says in (
+        (lambda: Gallery.create(place, Tiles()), "is a gallery already"),
+        (lambda: Gallery.open(place, Tiles("other")), "another model.*reembed"),
+        (lambda: Gallery.open(place, None).identify(photos(1, 1)[0]), "need the gallery's model"),
+        (lambda: people.add("", photos(1, 1)), "a name is text"),
+        (lambda: people.add("x" * 501, photos(1, 1)), "a name is text"),
+        (lambda: people.add("eve", []), "at least one image"),
+        (lambda: people.add("eve", np.full((4, 4), np.nan)), "finite|bytes|0 to 1"),
+        (lambda: people.add("eve", "nowhere.png"), "nowhere.png"),
+        (lambda: people.identify(photos(1, 1)[0], far=0.5), "no threshold for FAR 0.5, only for 0.01"),
+        (lambda: people.identify(photos(1, 1)[0], threshold=1.5), "threshold must be"),
+        (lambda: people.identify(photos(1, 1)[0], threshold=0.5, far=0.01), "one of them"),
+        (lambda: people.verify(photos(1, 2), "ada"), "one image is verified at a time"),
+        (lambda: people.identify_rows(arcwise.embed(Tiles("other"), photos(1, 1))), "another model"),
+    ):
+        with pytest.raises(ArcwiseError, match=says):
+            wrong()
+    assert people.list() == before
+
+
+def test_without_a_threshold_nobody_is_called_unknown(place):
+    made = Gallery.create(place, Tiles(), thresholds=[threshold(model="other")])
+    made.add("ada", photos(1, 2))
+    assert made.card.thresholds == ()  # those of other models stay out
+    with pytest.raises(ArcwiseError, match="arcwise calibrate"):
+        made.identify(photos(1, 1)[0])
+    with pytest.raises(ArcwiseError, match="calibrate one"):
+        made.verify(photos(1, 1)[0], "ada")
+    assert made.identify(photos(1, 1)[0], threshold=0.8).name == "ada"
+    assert made.identify(photos(1, 1)[0], threshold=0.8).false_positive is None
+    assert made.stats()["false_positive"] is None
+    made.take_thresholds([threshold(), threshold(0.95, far=0.001), threshold(model="other")])
+    assert sorted(one.far for one in made.card.thresholds) == [0.001, 0.01]
+    assert made.identify(photos(1, 1)[0], far=0.001).threshold == 0.95
+
+
+def test_the_share_of_strangers_taken_for_somebody_grows_with_the_gallery(people):
+    told = people.stats()
+    assert (told["identities"], told["templates"], told["dim"], told["match"]) == (3, 6, 16, "best")
+    rates = [told["false_positive"][str(n)] for n in (1, 10, 1000, 1_000_000)]
+    assert rates == sorted(rates) and rates[0] == pytest.approx(0.01, rel=0.01) and rates[-1] <= 1
+    assert "6" in told["false_positive"] and told["measured_up_to"] == 199
+    json.dumps(told, allow_nan=False)
+
+
+def test_all_templates_as_embeddings(people, tmp_path):
+    found = people.embeddings()
+    assert found.names == ("ada", "bob", "Žofie O'Hara \"x\" \\") and found.y.tolist() == [0, 0, 0, 1, 1, 2]
+    wanted = Tiles().encode(np.concatenate([photos(1, 3), photos(2, 2), photos(3, 1)]))
+    assert np.allclose(found.x, wanted, rtol=1e-6) and found.model == "tiles"
+    found.save(tmp_path / "all.safetensors")
+
+
+# ------------------------------------------------------------------------------------ of a folder alone
+
+
+@pytest.mark.parametrize("match", ["mean", "weighted"])
+def test_an_identity_may_be_the_mean_of_its_templates(tmp_path, match):
+    made = Gallery.create(tmp_path / "g", Tiles(), match=match, thresholds=[threshold()])
+    images = photos(1, 4, noise=100)
+    images[0] = 128 + (images[0].astype(int) - 128) // 16  # short, and so worth less
+    made.add("ada", images)
+    made.add("bob", photos(2, 2))
+    x = Tiles().encode(images).astype(np.float64)
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    mean = x.sum(0) if match == "weighted" else (x / length).sum(0)
+    q = Tiles().encode(images[1:2])[0].astype(np.float64)
+    wanted = mean @ q / np.linalg.norm(mean) / np.linalg.norm(q)
+    found = made.identify(images[1], threshold=0.1)
+    assert found.name == "ada" and found.cosine == pytest.approx(wanted, abs=1e-6)
+    assert made.verify(images[1], "ada", threshold=0.1).cosine == found.cosine
+    assert made.stats()["compared"] == 2
+    with pytest.raises(ArcwiseError, match="unknown match 'best match'"):
+        Gallery.create(tmp_path / "h", Tiles(), match="best match")
+
+
+def test_templates_that_point_everywhere_still_have_a_place(tmp_path):
+    made = Gallery.create(tmp_path / "g", Tiles(), match="mean")
+    pixels = photos(1, 1)
+    made.add("ada", np.concatenate([pixels, 255 - pixels]))  # opposite embeddings
+    assert made.identify(pixels[0], threshold=0.5).name == "ada"
+
+
+def forbidden(folder, words, rows):
+    """Which words, and which rows of numbers, still stand in some file of a folder."""
+    found = []
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        found += [(path.name, word) for word in words if word.encode() in content or word in str(path)]
+        found += [(path.name, "numbers") for row in rows if row.tobytes()[:16] in content]
+    return found
+
+
+def test_what_is_removed_is_gone_from_every_byte(tmp_path):
+    place = tmp_path / "people"
+    made = Gallery.create(place, Tiles(), keep_images=True, thresholds=[threshold()])
+    made.add("ada", photos(1, 3))
+    for name in ("Berthold", "cleo"):
+        made.add(name, photos(len(name), 4), tags=(f"of-{name}",))
+    gone = made.embeddings()
+    rows = made.held().templates.x[gone.y == gone.names.index("Berthold")]
+    image = made.store.read(images=True)[1].images[3]
+    words = ["Berthold", "of-Berthold"]
+    assert len({what for _, what in forbidden(place, words, rows)}) == 3  # the search finds what is there
+    assert any(image in path.read_bytes() for path in place.rglob("*") if path.is_file())
+    made.remove("Berthold")
+    assert forbidden(place, words, rows) == []
+    assert not any(image in path.read_bytes() for path in place.rglob("*") if path.is_file())
+    assert [one.name for one in Gallery.open(place, Tiles()).list()] == ["ada", "cleo"]
+    made.add("Berthold", photos(8, 4))
+    other = made.held().templates.x
+    made.reembed(Tiles("turned"))
+    assert forbidden(place, [], other[:1]) == []
+
+
+def test_everybody_is_embedded_anew_from_kept_images_or_a_folder(tmp_path):
+    from PIL import Image
+
+    source = tmp_path / "photos"
+    for person in (1, 2):
+        (source / str(person)).mkdir(parents=True)
+        for at, image in enumerate(photos(person, 3)):
+            Image.fromarray(image[..., 0]).save(source / str(person) / f"{at}.png")
+    for keep in (True, False):
+        made = Gallery.create(tmp_path / f"kept-{keep}", Tiles(), keep_images=keep, thresholds=[threshold()])
+        made.add_many({name: sorted((source / name).glob("*.png")) for name in ("1", "2")}, tags=("t",))
+        if not keep:
+            with pytest.raises(ArcwiseError, match="was not kept: name the folder"):
+                made.reembed(Tiles("turned"))
+            with pytest.raises(ArcwiseError, match="is not in"):
+                made.reembed(Tiles("turned"), folder=tmp_path / "kept-True")
+            assert Gallery.open(made.store.folder, Tiles()).identify(photos(1, 1)[0]).name == "1"
+        count = made.reembed(Tiles("turned"), folder=source, thresholds=[threshold(0.8, "turned"), threshold()])
+        assert count == 6 and [one.cosine for one in made.card.thresholds] == [0.8]
+        with pytest.raises(ArcwiseError, match="another model"):
+            Gallery.open(made.store.folder, Tiles())
+        again = Gallery.open(made.store.folder, Tiles("turned"))
+        assert again.identify(photos(2, 1)[0]).name == "2" and [one.tags for one in again.list()] == [("t",), ("t",)]
+        assert np.allclose(again.embeddings().x[0], Tiles("turned").encode(photos(1, 1))[0])
+
+
+def test_a_reader_sees_what_another_writer_has_committed(tmp_path):
+    place = tmp_path / "people"
+    writer = Gallery.create(place, Tiles(), thresholds=[threshold()])
+    reader = Gallery.open(place, Tiles())
+    assert reader.list() == []
+    writer.add("ada", photos(1, 2))
+    assert reader.identify(photos(1, 1)[0]).name == "ada"
+    writer.add("ada", photos(1, 4))
+    assert reader.list()[0].templates == 4
+    writer.remove("ada")  # the table that the reader had open is gone
+    assert reader.identify(photos(1, 1)[0]).nearest is None
+    writer.add("bob", photos(2, 1))
+    assert [one.name for one in reader.list()] == ["bob"]
+
+
+def test_threads_share_a_gallery(tmp_path):
+    made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[threshold()])
+    names = [f"p{i}" for i in range(12)]
+    threads = [threading.Thread(target=made.add, args=(name, photos(i, 2))) for i, name in enumerate(names)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.name for one in made.list()) == sorted(names)
+    found = made.embeddings()
+    assert len(set(made.held().templates.at.tolist())) == 24 == len(found)
+    assert [made.identify(photos(i, 3)[-1]).name for i in range(12)] == names
+
+
+def test_a_large_gallery_is_searched_by_bytes_first_and_answers_the_same(tmp_path, monkeypatch):
+    pytest.importorskip("usearch")
+    made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[threshold()])
+    made.add_many({f"p{i}": photos(i, 3) for i in range(200)})
+    images = np.concatenate([photos(i, 4)[-1:] for i in range(0, 200, 40)])
+    wanted = [made.identify(image) for image in images]
+    assert made.stats()["search"] == "exact"
+    monkeypatch.setattr(held, "Index", lambda x, owner: Index(x, owner, small_from=10))
+    again = Gallery.open(tmp_path / "people", Tiles())
+    assert [again.identify(image) for image in images] == wanted and again.stats()["search"] == "exact, by bytes first"
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "other", "table", "versions"])
+def test_a_damaged_gallery_is_a_message(tmp_path, damage):
+    place = tmp_path / "people"
+    made = Gallery.create(place, Tiles(), thresholds=[threshold()])
+    made.add("ada", photos(1, 3))
+    card, table = place / "gallery.json", place / f"{made.card.table}.lance"
+    if damage == "gone":
+        card.unlink()
+    elif damage == "cut":
+        card.write_text(card.read_text()[:-40])
+    elif damage == "other":
+        card.write_text(card.read_text().replace('"dim": 16', '"dim": 8'))
+    elif damage == "table":
+        for path in table.glob("data/*"):
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        for path in (table / "_versions").iterdir():
+            path.write_bytes(b"nothing")
+    with pytest.raises(ArcwiseError):
+        Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
+
+
+def test_a_card_says_what_it_was_made_of():
+    card = GalleryCard(model="m", dim=3, table="t", thresholds=(threshold(model="m"),), hint="h", created="c")
+    assert GalleryCard.from_values(json.loads(json.dumps(card.as_values()))) == card
