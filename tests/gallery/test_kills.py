@@ -1,4 +1,4 @@
-"""Galleries whose writer is killed lose nothing that was confirmed and keep nothing half; readers see committed states."""
+"""Galleries whose writer is killed lose nothing confirmed and keep nothing half; readers see committed states."""
 
 import itertools
 import os
@@ -12,10 +12,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from gallery.kit import Tiles, photos, threshold
-from gallery.writer import State, number_of, steps
 
 from arcwise import ArcwiseError, Gallery
+from gallery.kit import Tiles, photos, threshold
+from gallery.writer import State, number_of, steps
 
 WRITER = Path(__file__).with_name("writer.py")
 LONG = 2.5  # seconds in which a writer is killed, from its first word on
@@ -84,7 +84,7 @@ def watch(place, seed, seconds):
     known = list(itertools.islice(steps(seed), 5000))
     places = {State(): -1} | {state: at for at, (_, state) in enumerate(known)}  # states that come twice: the later
     seen, wrong, answers, end = set(), [], 0, time.monotonic() + seconds
-    readers = {model: None for model in ("tiles", "turned")}
+    readers = dict.fromkeys(("tiles", "turned"))
     while time.monotonic() < end:
         try:
             model = Gallery.open(place, None).card.model

@@ -1,4 +1,4 @@
-"""A program that changes a gallery for ever, by a plan that its seed gives, and says what is safe: `writer.py PLACE SEED`.
+"""A program that changes a gallery for ever, by a plan that its seed gives, and tells: `writer.py PLACE SEED`.
 
 The state after every step is known beforehand, so that others can tell whether what they see was ever committed.
 """

@@ -139,7 +139,7 @@ def likes(reader: Reader, templates: Path, own: str) -> dict[str, bytes]:
         "json": ("run/result.json", "run/metrics.json", "run/config.json", "comparison/comparison.json"),
         "lines": ("comparison/softmax-bias-seed0/journal.jsonl", "run/config.json"),
         "tensors": tuple(f"run/{name}.safetensors" for name in ("embeddings/test", "prototypes/final")),
-        "cells": ("run/config.json",), "pickle": ("insight/named.pth", "insight/short.pth"),
+        "cells": ("run/config.json",), "onnx": (), "pickle": ("insight/named.pth", "insight/short.pth"),
         "bytes": tuple(f"images/{name}" for name in ("colour.jpg", "clear.png", "film.gif", "colour.tiff")),
     }[reader.family]  # fmt: skip
     return {name: (templates / name).read_bytes() for name in some if not name.endswith(own)}

@@ -117,7 +117,7 @@ def value_of(random: Random, option: Option, bad: float) -> str:
         return random.choice(ODD)
     if option.name == "set_":
         return setting(random, wrong)
-    if option.kind is Path:
+    if option.kind is Path and option.name not in WORDS:
         return random.choice(NO_PLACES if wrong or random.random() < (0.5 if option.flag else 0.1) else PLACES)
     by_kind = {int: (WHOLE, NO_WHOLE), float: (REAL, NO_REAL)}
     good, poor = WORDS.get(option.name, by_kind.get(option.kind, (("a",), ODD)))

@@ -174,6 +174,37 @@ def edit_pickle(content: bytes, edit: Edit, beside: Path) -> bytes:
     return out.getvalue()
 
 
+# ---------------------------------------------------------------------------------------------- exported models
+
+
+def draw_exported(random: Random, content: bytes) -> Edit:
+    """Another text, or another value of the JSON, in what an exported model says of itself."""
+    at = random.randrange(len(exported_words(content)))
+    try:
+        return ("word", at, draw_json(random, json.loads(list(exported_words(content).values())[at])))
+    except ValueError:
+        return ("text", at, random.choice(list(CELLS)))
+
+
+def exported_words(content: bytes) -> dict[str, str]:
+    """What an exported model says of itself."""
+    import onnx
+
+    return {prop.key: prop.value for prop in onnx.load_from_string(content).metadata_props if prop.key != "crc32"}
+
+
+def edit_exported(content: bytes, edit: Edit, beside: Path) -> bytes:
+    """The model after one edit, with a checksum that fits."""
+    import onnx
+
+    from arcwise.export.onnx import with_meta
+
+    told = exported_words(content)
+    name = list(told)[edit[1]]
+    told[name] = CELLS[edit[2]] if edit[0] == "text" else edit_json(told[name].encode(), edit[2]).decode()
+    return with_meta(onnx.load_from_string(content), told)
+
+
 def no_draw(random: Random, content: bytes) -> Edit:
     """Bytes alone."""
     return draw_bytes(random, content)
@@ -190,5 +221,6 @@ FAMILIES: dict[str, Family] = {
     "tensors": Family(draw_tensors, edit_tensors, 0.45),
     "cells": Family(draw_cells, edit_cells, 0.3),
     "pickle": Family(draw_pickle, edit_pickle, 0.5),
+    "onnx": Family(draw_exported, edit_exported, 0.0),
     "bytes": Family(no_draw, no_edit, 1.0),
 }

@@ -8,6 +8,9 @@ FILES: list[tuple[str, tuple]] = [
     ("config", (("put", (), "100000 deep"),)),
     ("journal", (("line", 3, ("put", (), "100000 deep")),)),
     ("prototypes", (("meta text", "head", "100000 deep"),)),
+    # a comparison without its recipe's name, and one whose runs would bear names too long for the disk
+    ("comparison, tabulated", (("drop", ("recipe",)),)),
+    ("comparison, tabulated", (("put", ("heads", 1), "a long path"),)),
     # types that numpy does not have, or that the record does not hold
     ("embeddings", (("tensor", "y", "F8_E4M3"),)),
     ("fetched set", (("tensor", "test_x", "F8_E8M0"),)),

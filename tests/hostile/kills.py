@@ -86,6 +86,21 @@ def decoded_pixels(folder: Path) -> object:
     return len(state)
 
 
+def calibrated(folder: Path) -> object:
+    """The thresholds, but for their dates."""
+    from arcwise.records.thresholds import read_thresholds
+
+    return [(one.far, one.cosine, one.far_low, one.model) for one in read_thresholds(folder / "run/thresholds.json")]
+
+
+def enrolled(folder: Path) -> object:
+    """Who is in a gallery, and what is known of everybody."""
+    from arcwise.gallery import Gallery
+
+    found = Gallery.open(folder / "people", None)
+    return found.list(), found.embeddings().x, len(list((folder / "people").glob("*.lance")))
+
+
 SMALL = " ".join(f"--set {setting}" for setting in SETTINGS if not setting.startswith("data.source"))
 WRITERS: dict[str, Writer] = {
     "train": Writer(line=f"train digits-2d --data folder:pictures {SMALL} --out new", again="--resume",
@@ -107,6 +122,11 @@ WRITERS: dict[str, Writer] = {
                      result=files("comparison/report.*", "comparison/figures/*"), share=2),
     "embed": Writer(line="embed run folder:pictures --out new.safetensors", needs=("pictures", "run"),
                     result=files("new.safetensors"), share=2),
+    "calibrate": Writer(line="calibrate run --on folder:pictures[e-f] --far 0.2 --few-identities",
+                        needs=("pictures", "run"), result=calibrated),
+    "gallery add": Writer(line="gallery add people pictures --model run --tags new",
+                          needs=("pictures", "run", "people"), result=enrolled, share=2),
+    "gallery reembed": Writer(line="gallery reembed people --model run", needs=("run", "people"), result=enrolled),
     "margins": Writer(line="margins --page new.md", needs=(), limits=("few_margins",), result=files("new.md", "new/*"),
                       long=True),
     "data show": Writer(line="data show folder:pictures --set data.size=8 --data-dir fresh", result=decoded_pixels,

@@ -45,6 +45,7 @@ from hostile.read_runs import (
     unfinished_doors,
     whole_report,
 )
+from hostile.read_used import exported, gallery, pairs, thresholds, trained_on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +149,20 @@ READERS: dict[str, Reader] = {
     "table": Reader(file="table/labels.csv", family="cells", read=table, needs=("table",), share=60),
     "table, loaded": Reader(file="table/labels.csv", family="cells", read=table_loaded, needs=("table",), share=8,
                             may_write=("cache/folders/*",)),
+    "trained on": Reader(file="run/trained_on.safetensors", family="tensors", read=trained_on, needs=("run",), share=20,
+                         exact=True),
+    "exported": Reader(file="exported/model.onnx", family="bytes", read=exported, needs=("exported",), share=20,
+                       exact=True),
+    "exported, crafted": Reader(file="exported/model.onnx", family="onnx", read=exported, needs=("exported",),
+                                share=20),
+    "thresholds": Reader(file="exported/thresholds.json", family="json", read=thresholds, needs=("exported",), share=60,
+                         may_write=("exported/new/*",)),
+    "pairs": Reader(file="pairs/pairs.csv", family="cells", read=pairs, needs=("pairs",), share=60),
+    "gallery": Reader(file="people/gallery.json", family="json", read=gallery, needs=("people",), share=10),
+    "templates": Reader(file="people/*.lance/data/*.lance", family="bytes", read=gallery, needs=("people",), share=10,
+                        exact=True),
+    "versions of templates": Reader(file="people/*.lance/_versions/*", family="bytes", read=gallery, needs=("people",),
+                                    share=5, exact=True),
     **{f"image {name}": Reader(file=f"images/{name}", family="bytes", read=image(name), needs=("images",), share=10)
        for name in IMAGES},
     "insightface, unknown": Reader(file="insight/short.pth", family="pickle", read=insight("short.pth"),

@@ -30,6 +30,8 @@ OWNED: dict[str, tuple[str, ...]] = {
     "compare": ("comparison/*",),
     "train": ("unfinished/*",),
     "embed": ("run/embeddings/*", "comparison/*-seed?/embeddings/*", "unfinished/embeddings/*"),
+    "calibrate": tuple(f"{place}/thresholds.json" for place in (*RUNS, "exported")),
+    "gallery": ("people/*",),
 }
 EVERYBODY = ("*folders/*",)  # decoded pictures, in the cache or in a cache that --data-dir names
 NOTES = "# Notes\n\nNobody else writes here.\n"

@@ -4,7 +4,8 @@ pictures/      images of six classes, 8 x 8         table/        the same kind 
 run/           trained on them, finished            comparison/   two heads, one seed
 unfinished/    the run as it was before its end     images/       one image in each format
 cache/         decoded pictures, a fetched set      insight/      checkpoints in torch's own form
-report/        a folder that says it is one
+report/        a folder that says it is one         exported/      the run's model as ONNX, its thresholds
+people/        a gallery of two of the classes      pairs/         a table of pairs, and what was calibrated
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def make_templates(root: Path) -> Path:
         mark_report(Path("report"))
         shutil.copyfile("comparison/metrics.json", "report/metrics.json")
         Path("report/report.html").write_text("<p>a report</p>")
+        make_used()
     return root
 
 
@@ -66,6 +68,23 @@ def no_waiting() -> Iterator[None]:
         yield
     finally:
         os.fsync = before
+
+
+def make_used() -> None:
+    """What comes after training: a threshold, an exported model, pairs, a gallery."""
+    from arcwise.cli import code_of
+
+    for folder in ("exported", "pairs"):
+        Path(folder).mkdir()
+    for line in (
+        "calibrate run --on folder:pictures[e-f] --far 0.2 --few-identities",
+        "export run exported/model.onnx --on folder:pictures[a-c]",
+        "pairs make folder:pictures[a-d] -n 20 --folds 2 --out pairs/pairs.csv",
+        "gallery create people --model run --keep-images", "gallery add people pictures/a --name a --tags first",
+        "gallery add people pictures/b --name b",
+    ):  # fmt: skip
+        assert code_of(line.split()) == 0, line
+    shutil.copyfile("run/thresholds.json", "exported/thresholds.json")
 
 
 def make_pictures(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,7 @@ def parse_tensors(content: bytes) -> tuple[dict, dict[str, np.ndarray], dict[str
         "I32": "i4",
         "I16": "i2",
         "I8": "i1",
+        "U64": "u8",
         "U8": "u1",
         "BOOL": "?",
     }
@@ -116,7 +118,9 @@ def edit_tensors(content: bytes, edit: Edit, beside: Path) -> bytes:
     kind, key, *how = edit
     tensors: dict[str, np.ndarray | Entry] = dict(arrays)
     if kind == "tensor":
-        edit_tensor(tensors, key, how[0])
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numbers that another type cannot hold
+            edit_tensor(tensors, key, how[0])
     elif kind == "no meta":
         del meta[key]
     elif kind == "meta text":

@@ -30,13 +30,15 @@ NO_REAL = split("-1 nan inf -inf 1e400 1e-400 0.99999999999 1,5 1e 0x1p-2 --1")
 PLACES = split("""
     run comparison unfinished run/model.safetensors run/embeddings/test.safetensors new new/deeper/still empty
     run/embeddings/unseen.safetensors run/prototypes/final.safetensors comparison/softmax-bias-seed0
+    exported/model.onnx exported
 """)  # fmt: skip
 NO_PLACES = ("", " ", "\udcff", "ü ber/run", "new\nline", "run\x1b[1m", "to the run", "y" * 300, "z/" * 2100, *split("""
     stranger stranger/metrics.json stranger/report.html stranger/notes.md stranger/new stranger/report pictures
     pictures/a pictures/a/0.png table table/labels.csv cache cache/folders images images/colour.jpg file.txt
     file.txt/under run/config.json run/result.json run/metrics.json run/journal.jsonl run/checkpoints run/figures
     run/new run/.lock comparison/comparison.json comparison/metrics.json comparison/new unfinished/checkpoints
-    insight/named.pth insight/short.pth insight . .. ./run/ run/../run nowhere/at/all pipe loop dangling * -
+    insight/named.pth insight/short.pth insight people people/gallery.json people/new exported/new.onnx pairs/pairs.csv
+    exported/thresholds.json . .. ./run/ run/../run nowhere/at/all pipe loop dangling * -
     ~/x ~nobody/x /proc/self/nothing
 """))  # fmt: skip
 SOURCES = split("""
@@ -84,6 +86,20 @@ WORDS: dict[str, tuple[Words, Words]] = {
     "dim": (("2", "3", "8", "64"), NO_WHOLE),
     "seeds": (("1", "2"), NO_WHOLE),
     "workers": (("0", "1"), NO_WHOLE),
+    "what": ((*PLACES, *SOURCES, "pictures/a", "pictures/b/1.png"), (*NO_PLACES, *NO_SOURCES, "-")),
+    "on": ((*SOURCES, "pictures", "table"), (*NO_SOURCES, *NO_PLACES)),
+    "images": both(
+        "pictures/a/0.png pictures/c/1.png pictures/f images/colour.jpg pictures", "images/no.jpg file.txt run"
+    ),
+    "image": both("pictures/a/0.png pictures/c/1.png images/colour.jpg", "pictures images/no.jpg file.txt run pipe"),
+    "place": ((*split("people people people people new"), "milvus:"), (*NO_PLACES, "milvus://127.0.0.1:9/people")),
+    "model": (PLACES, NO_PLACES),
+    "pairs": both("pairs/pairs.csv", "table/labels.csv run nowhere.csv pairs"),
+    "by": both("fold name_a name_b", "a same nothing fold,fold"),
+    "match": both("best mean weighted", "worst Best"),
+    "precision": both("float32 fp16 int8", "float64 bf16"),
+    "tags": both("first second", ", a,b"),
+    "far": (("0.2", "0.1", "0.01"), NO_REAL),
 }
 # Settings and their good values: small ones, so that nothing large is ever built.
 GOOD_SETTINGS: dict[str, Words] = {

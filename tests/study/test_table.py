@@ -16,7 +16,9 @@ def table(values, seeds=None):
     """A table of values[metric][head], the seeds 0, 1, ... where none are given."""
     first = next(iter(values.values()))
     seeds = seeds or {head: list(range(len(many))) for head, many in first.items()}
-    return Table(heads=list(first), seeds=seeds, values=values, seconds={head: [1.0] * len(many) for head, many in first.items()})
+    return Table(
+        heads=list(first), seeds=seeds, values=values, seconds={head: [1.0] * len(many) for head, many in first.items()}
+    )
 
 
 def test_differences_are_taken_seed_by_seed_whatever_their_order():

@@ -212,8 +212,17 @@ def test_a_run_killed_thirty_times_ends_in_the_same_bits(tmp_path):
     compare_with_unkilled(tmp_path, kills=30, epochs=60)
 
 
+@pytest.fixture
+def one_thread():
+    """With more of them sums are rounded in another order, and at large steps a ReLU turns that into 1 %."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
-def test_prototypes_that_step_inside_are_those_that_step_apart(tmp_path, optimiser):
+def test_prototypes_that_step_inside_are_those_that_step_apart(tmp_path, optimiser, one_thread):
     runs = []
     for inside in ("false", "true"):
         settings = [f"train.optimiser={optimiser}", f"head.inside={inside}", "head.engine=chunked", "model.dropout=0",

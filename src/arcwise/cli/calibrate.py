@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
-import time
 from pathlib import Path
 
 from arcwise.cli.embed import work_for
@@ -51,9 +49,8 @@ def calibrate_command(
     """
     from arcwise.embed import embed, joined, watched
     from arcwise.encoders import load_encoder
-    from arcwise.metrics import threshold_for
+    from arcwise.metrics import calibrated
     from arcwise.overlap import OverlapWatch, trained_on
-    from arcwise.records import CalibratedThreshold
     from arcwise.records.thresholds import keep_threshold, read_thresholds, thresholds_file
 
     place = thresholds_file(model)
@@ -73,13 +70,7 @@ def calibrate_command(
     for name, reason in broken.items():
         print(f"skipped {name}: {reason}", file=sys.stderr)
     watch.refuse(found, what=named, allow=allow_overlap)
-    t = threshold_for(found, far, few_identities=few_identities)
-    record = CalibratedThreshold(
-        far=far, cosine=t.value, far_found=t.far, far_low=t.far_low, far_high=t.far_high,
-        tar=None if math.isnan(t.tar) else t.tar, tar_low=t.tar_low, tar_high=t.tar_high, identities=t.identities,
-        images=t.images, impostor_pairs=t.impostors, genuine_pairs=t.genuine, evenness=t.evenness, source=named,
-        date=time.strftime("%Y-%m-%dT%H:%M:%S%z"), model=encoder.fingerprint, few_identities=t.few,
-    )  # fmt: skip
+    record = calibrated(found, far, source=named, few_identities=few_identities)
     keep_threshold(place, record)
     if json_:
         print(json.dumps(record.as_values()))
@@ -89,6 +80,7 @@ def calibrate_command(
     if record.tar is not None:
         tar = f"true accept rate there {record.tar:.1%} ({record.tar_low:.1%} to {record.tar_high:.1%})"
     print(
-        f"{tar}; {t.impostors:,} impostor and {t.genuine:,} genuine pairs of {t.images:,} images\n\n{place} holds it."
+        f"{tar}; {record.impostor_pairs:,} impostor and {record.genuine_pairs:,} genuine pairs of {record.images:,} "
+        f"images\n\n{place} holds it."
     )
     print(f"Next: arcwise verify {shlex.quote(str(model))} A.jpg B.jpg")

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from arcwise.cli.advise import Whole
-from arcwise.cli.progress import Counter, byte_text
+from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.errors import ArcwiseError
 
 pairs_app = App(name="pairs", help="Draw pairs of images to try models on.", result_action="return_value")
@@ -74,5 +74,6 @@ def labelled_keys(source: str, depth: int, data_dir: Path | None):
     if name == "folder" and not split_filter(source)[1]:
         root = expand_home(split_filter(source)[0].partition(":")[2])
         return folder_keys(root, list_images(root, depth=depth), whole=False)
-    images, _ = load_whole(DataConfig(source=source, depth=depth), data_dir=data_dir, tell=Counter(byte_text))
+    counter = Counter(image_text if name == "folder" else byte_text)
+    images, _ = load_whole(DataConfig(source=source, depth=depth), data_dir=data_dir, tell=counter)
     return images.keys, images.y, images.names

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import shutil
 import uuid
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +17,7 @@ import numpy as np
 
 from arcwise.errors import ArcwiseError
 from arcwise.records import cannot_write, locked, read_json, write_json
-from arcwise.records.gallery import CARD, GalleryCard, Templates
+from arcwise.records.gallery import CARD, GalleryCard, Templates, as_unicode
 
 CARD_FILE = "gallery.json"
 COMPACTED_EVERY = 64  # commits
@@ -92,9 +95,7 @@ class LanceStore:
                     raise
         raise AssertionError
 
-    def read(
-        self, *, since: Version | None = None, first: int = 0, images: bool = False
-    ) -> tuple[Version, Templates]:
+    def read(self, *, since: Version | None = None, first: int = 0, images: bool = False) -> tuple[Version, Templates]:
         """A state and its templates; of the table of `since` only those from enrolment `first` on."""
         for attempt in range(TRIES):
             card = self.card
@@ -187,7 +188,7 @@ def schema_of(dim: int) -> Any:
     return pa.schema([
         ("at", pa.int64()), ("identity", pa.string()), ("name", pa.string()), ("tags", pa.list_(pa.string())),
         ("key", pa.string()), ("digest", pa.uint64()), ("length", pa.float32()), ("x", pa.list_(pa.float32(), dim)),
-        ("image", pa.binary()),
+        ("crc", pa.uint32()), ("image", pa.binary()), ("image_crc", pa.uint32()),
     ])  # fmt: skip
 
 
@@ -199,26 +200,37 @@ def arrow_of(some: Templates) -> Any:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(some.x).ravel()), dim)
     tags = pa.array([list(tags) for tags in some.tags], pa.list_(pa.string()))
     images = pa.array(list(some.images) if some.images else [None] * len(some), pa.binary())
+    some = replace(some, key=tuple(map(as_unicode, some.key)))
+    image_sums = [zlib.crc32(image or b"") for image in some.images] if some.images else [0] * len(some)
     columns = [
-        pa.array(some.at), pa.array(list(some.identity)), pa.array(list(map(as_unicode, some.name))), tags,
-        pa.array(list(map(as_unicode, some.key))), pa.array(some.digest),
-        pa.array(some.length.astype(np.float32)), vectors, images,
+        pa.array(some.at), pa.array(list(some.identity)), pa.array(list(some.name)), tags, pa.array(list(some.key)),
+        pa.array(some.digest), pa.array(some.length.astype(np.float32)), vectors, pa.array(checksums(some)), images,
+        pa.array(image_sums, pa.uint32()),
     ]  # fmt: skip
     return pa.table(columns, schema=schema_of(dim))
 
 
-def as_unicode(text: str) -> str:
-    """Text that is Unicode: bytes of a file's name that are no letters are spelt out."""
-    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+def checksums(some: Templates) -> np.ndarray:
+    """A CRC-32 of each template: its numbers, and its words one after the other; images have their own."""
+    numbers = np.concatenate(
+        [some.at.astype("<i8").view(np.uint8).reshape(-1, 8), some.digest.astype("<u8").view(np.uint8).reshape(-1, 8),
+         some.length.astype("<f4").view(np.uint8).reshape(-1, 4), np.ascontiguousarray(some.x, "<f4").view(np.uint8)],
+        axis=1,
+    )  # fmt: skip
+    words = zip(some.identity, some.name, some.key, some.tags, strict=True)
+    told = (json.dumps(one).encode() for one in words)
+    return np.array([zlib.crc32(word, zlib.crc32(row)) for word, row in zip(told, numbers, strict=True)], np.uint32)
 
 
 def rows_of_table(opened: Any, dim: int, first: int, images: bool) -> Templates:
     """Templates of a table from an enrolment on, in the order of enrolment."""
-    wanted = [name for name in schema_of(dim).names if name != "image" or images]
+    wanted = [name for name in schema_of(dim).names if images or not name.startswith("image")]
     asked = opened.search().select(wanted).limit(2**31 - 1)
     found = (asked.where(f"at >= {first}") if first else asked).to_arrow().combine_chunks()
     if found.schema.field("x").type != schema_of(dim).field("x").type:
         raise ArcwiseError("its templates are of another dimension than it says.")
+    if any(found.column(name).null_count for name in wanted if name != "image"):
+        raise ValueError("some of its templates are not whole")
 
     def words(name: str) -> tuple[Any, ...]:
         return tuple(found.column(name).to_pylist())
@@ -233,5 +245,10 @@ def rows_of_table(opened: Any, dim: int, first: int, images: bool) -> Templates:
         words("key"), numbers("digest", np.uint64), numbers("length", np.float32), x,
         words("image") if images else (),
     )  # fmt: skip
+    wrong = checksums(made) != numbers("crc", np.uint32)
+    if images:
+        wrong |= np.array([zlib.crc32(image or b"") for image in made.images]) != numbers("image_crc", np.uint32)
+    if wrong.any():
+        raise ValueError(f"{int(wrong.sum()):,} of {len(made):,} templates have changed since they were written")
     order = np.argsort(made.at, kind="stable")
     return made if (order[1:] > order[:-1]).all() else made.take(order)

@@ -209,7 +209,7 @@ class Gallery:
 
     def verify(self, image: Any, name: str, *, far: float | None = None, threshold: float | None = None) -> Match:
         """Whether an image shows somebody who is enrolled: a Match with her name, or None in its place."""
-        rule = self.rule(far, threshold)
+        name, rule = refuse_name(name), self.rule(far, threshold)
         limit = threshold if rule is None else rule.cosine
         if limit is None:
             raise ArcwiseError(
@@ -253,7 +253,7 @@ class Gallery:
 
     def remove(self, name: str) -> int:
         """How many templates of an identity were erased: from then on nothing of them is in the gallery's files."""
-        refuse_name(name)
+        name = refuse_name(name)
         if isinstance(self.store, MilvusStore):
             return self.store.remove(name)
         with self.store.holding():

@@ -1,5 +1,6 @@
 """What embeddings are worth: pure functions, Embeddings in, numbers or frozen results out."""
 
+from arcwise.metrics.calibration import calibrated as calibrated
 from arcwise.metrics.calibration import threshold_for as threshold_for
 from arcwise.metrics.clusters import class_angles as class_angles
 from arcwise.metrics.clusters import davies_bouldin as davies_bouldin

@@ -8,6 +8,7 @@ given, not other pairs of these.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from arcwise.errors import ArcwiseError, number_in
 from arcwise.metrics.rows import ClassRows, UnitRows, admit_rows, by_class, directions, has_twins, row_blocks, unit_rows
 from arcwise.metrics.spread import student
-from arcwise.records import Embeddings
+from arcwise.records import CalibratedThreshold, Embeddings
 
 LEAST_IDENTITIES = 10
 LEAST_ACCEPTED = 10  # false acceptances that a threshold must rest on
@@ -91,6 +92,28 @@ def threshold_for(embeddings: Embeddings, far: float, *, few_identities: bool = 
     return Threshold(
         value, *rate, *true, people.identities, len(people.owner), people.impostors, people.genuine,
         evenness_of(accepted.matched, people.identities - 1), few=bool(reason) or not steady,
+    )  # fmt: skip
+
+
+def calibrated(
+    embeddings: Embeddings, far: float, *, source: str, few_identities: bool = False
+) -> CalibratedThreshold:  # fmt: skip
+    """The record of `threshold_for`, to be kept beside the model whose embeddings these are; `source` says of whom.
+
+    >>> random = np.random.default_rng(0)
+    >>> y = np.repeat(np.arange(40), 5)
+    >>> x = random.standard_normal((40, 16))[y] + random.standard_normal((200, 16))
+    >>> calibrated(Embeddings(x, y, model="my model"), 0.01, source="forty people").identities
+    40
+    """
+    if not embeddings.model:
+        raise ArcwiseError("these embeddings do not say which model they are of: take those that arcwise.embed gives.")
+    t = threshold_for(embeddings, far, few_identities=few_identities)
+    return CalibratedThreshold(
+        far=far, cosine=t.value, far_found=t.far, far_low=t.far_low, far_high=t.far_high,
+        tar=None if math.isnan(t.tar) else t.tar, tar_low=t.tar_low, tar_high=t.tar_high, identities=t.identities,
+        images=t.images, impostor_pairs=t.impostors, genuine_pairs=t.genuine, evenness=t.evenness, source=source,
+        date=time.strftime("%Y-%m-%dT%H:%M:%S%z"), model=embeddings.model, few_identities=t.few,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import folder_name
-from arcwise.records.files import FORMAT, read_json
+from arcwise.records.files import FORMAT, is_there, read_json
 from arcwise.records.run import Run, own_command
 from arcwise.schema import anything, many, table, text, whole
 
@@ -38,7 +38,7 @@ class Comparison:
 
     def exists(self) -> bool:
         """Whether a comparison was started here."""
-        return (self.path / "comparison.json").is_file()
+        return is_there(self.path / "comparison.json")
 
     @property
     def about(self) -> dict[str, Any]:

@@ -161,6 +161,14 @@ class Kind(NamedTuple):
     needed: bool = True
 
 
+def is_there(path: Path) -> bool:
+    """Whether a path is a file; one that the system will not even look at is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def read_stored(
     path: str | Path, *, what: str = "safetensors", missing: str = ""
 ) -> tuple[dict[str, Stored], dict[str, str]]:

@@ -145,16 +145,21 @@ class Enrolled(NamedTuple):
     tags: tuple[str, ...]
 
 
+def as_unicode(text: str) -> str:
+    """Text that is Unicode: what is no letter, as some bytes of files' names, is spelt out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def refuse_name(name: str) -> str:
-    """A name of a person, or why it is none."""
+    """A name of a person as Unicode, or why it is none."""
     if not isinstance(name, str) or not name.strip() or len(name) > 500:
         raise ArcwiseError(f"a name is text of 1 to 500 letters, got {name!r}.")
-    return name
+    return as_unicode(name)
 
 
 def refuse_tags(tags: Any) -> tuple[str, ...]:
-    """Tags as a tuple, each a word."""
+    """Tags as a tuple of Unicode, each a word."""
     found = tuple(tags)
     if any(not isinstance(tag, str) or not tag.strip() or "," in tag for tag in found):
         raise ArcwiseError(f"tags are words without commas, got {list(found)!r}.")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(map(as_unicode, found)))

@@ -13,7 +13,7 @@ from arcwise.config import Config, from_values
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
 from arcwise.records.embeddings import Embeddings
-from arcwise.records.files import FORMAT, read_json, tensors_are_whole, write_json
+from arcwise.records.files import FORMAT, is_there, read_json, tensors_are_whole, write_json
 from arcwise.records.folders import claim_folder
 from arcwise.records.lock import locked
 from arcwise.records.prototypes import Prototypes
@@ -95,7 +95,7 @@ class Run:
 
     def exists(self) -> bool:
         """Whether a run was started here."""
-        return (self.path / "config.json").is_file()
+        return is_there(self.path / "config.json")
 
     @property
     def about(self) -> dict[str, Any]:

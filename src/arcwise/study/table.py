@@ -85,7 +85,7 @@ class Table:
 def comparison_table(comparison: Comparison) -> Table:
     """The table of all finished runs, written into the comparison's metrics.json."""
     table = table_of(comparison.finished_runs())
-    write_json(comparison.path / "metrics.json", table_values(table, comparison.about["recipe"]))
+    write_json(comparison.path / "metrics.json", table_values(table, comparison.about.get("recipe", "")))
     return table
 
 

@@ -17,7 +17,7 @@ def device_for(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).tolist()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         first = str(error).splitlines()[0]
         raise ArcwiseError(f"device {name!r} cannot be used here ({first}). Choose auto, cpu or cuda.") from None
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
