@@ -42,6 +42,7 @@ class DataConfig:
     resample: str = ""  # bicubic or bilinear; "": as the source does (folders bicubic, arrays bilinear)
     broken: str = "skip"  # or "refuse"
     depth: int = 1  # of folders: a class is a folder at this depth below the one that is named
+    allow_overlap: bool = False  # train although some unseen images are trained on as well, pixel for pixel
     flip: bool | None = False  # mirror images; none: of colour images, not of grey ones, which may be characters
     shift: int = 0  # pixels
     rotate: float = 0.0  # degrees

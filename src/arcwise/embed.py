@@ -315,9 +315,16 @@ def kept_rows(out: Path) -> Iterator[tuple[IO[bytes], Path]]:
         with rows.open("r+b" if rows.exists() else "w+b") as file:
             if not take(file, False):
                 raise Busy(f"{out} is being written by another process. Wait for it, or choose another --out.")
-            yield file, state
-            rows.unlink(missing_ok=True)
-            state.unlink(missing_ok=True)
+            with contextlib.ExitStack() as gone:
+                gone.callback(state.unlink, missing_ok=True)
+                gone.callback(rows.unlink, missing_ok=True)
+                try:
+                    yield file, state
+                except Unusable:  # there is nothing to go on with
+                    raise
+                except BaseException:
+                    gone.pop_all()
+                    raise
     except OSError as error:
         raise ArcwiseError(cannot_write(out, error)) from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from arcwise.data.images import pixel_hash
+from arcwise.data.images import Images, image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError, name_list, note
 from arcwise.records import Embeddings, Run, TrainedOn
 
@@ -24,16 +24,29 @@ def trained_on(model: str | Path) -> TrainedOn | None:
     return run.trained_on
 
 
+def refuse_trained_on(unseen: Images, seen: TrainedOn, *, allow: bool = False) -> None:
+    """Raises where images of classes that nobody is to see are also trained on, pixel for pixel."""
+    rows = np.flatnonzero(seen.holds(image_hashes(unseen)))
+    if not len(rows):
+        return
+    told = (
+        f"{len(rows):,} of the unseen images are trained on as well, pixel for pixel, as {unseen.keys[int(rows[0])]} is"
+    )
+    if not allow:
+        raise ArcwiseError(f"{told}. Leave them out, or pass data.allow_overlap=true (--set) to go on all the same.")
+    note(f"{told}.")
+
+
 class OverlapWatch:
     """Looks at images as they pass, and remembers which of them a model was trained on."""
 
     def __init__(self, known: TrainedOn | None):
-        self.known, self.shared = known, list[int]()
+        self.known, self.shared = known, set[int]()
 
     def __call__(self, rows: Int[np.ndarray, " b"], pixels: UInt8[np.ndarray, "b h w channels"]) -> None:
         if self.known is not None and len(rows):
             hashes = np.array([pixel_hash(image) for image in pixels], np.uint64)
-            self.shared += rows[self.known.holds(hashes)].tolist()
+            self.shared |= set(rows[self.known.holds(hashes)].tolist())
 
     def refuse(self, found: Embeddings, *, what: str, allow: bool = False) -> bool:
         """Whether it is known what the model was trained on; raises where some of the images were among it.

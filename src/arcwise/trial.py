@@ -72,6 +72,7 @@ class Trial:
     groups: dict[str, list[GroupRow]] = field(default_factory=dict)
     shown: list[tuple[HardPair, tuple[np.ndarray, np.ndarray]]] = field(default_factory=list)
     left_out: int = 0
+    drawn: int = 0  # pairs that were drawn, for folds and for rejecting
 
 
 def try_on_pairs(
@@ -156,7 +157,7 @@ def try_on(
         threshold=at.threshold, scores=scores, folds=judged, watch=watch,
         rejection=by_length(found, scores, a, b, score, same),
         groups={column: grouped(found, values, at.threshold) for column, values in (groups or {}).items()},
-        shown=with_images(work, found, hardest_among(found)),
+        shown=with_images(work, found, hardest_among(found)), drawn=len(a),
     )  # fmt: skip
 
 

@@ -70,6 +70,7 @@ COMMANDS: list[list[str]] = [
 # Kills: the verb, by what, and when: a number of things done to files, or a share of the time.
 KILLS: list[tuple[str, str, int | float]] = [
     ("train", "interrupt twice", 69),
+    ("compare", "interrupt twice", 133),
 ]
 
 # Failing disks: the verb, what goes wrong, and at which call.

@@ -45,6 +45,12 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
+WITHOUT_TORCH = (
+    "this needs torch: pip install torch. Without it embed, verify, evaluate, calibrate and gallery work, with an "
+    ".onnx file that arcwise export wrote and images in files."
+)
+
+
 def know_verbs() -> None:
     """Tells the command line of every verb that it does not know yet; none of them is imported for that."""
     for verb, (function, words) in VERBS.items():
@@ -66,6 +72,11 @@ def code_of(tokens: list[str] | None = None) -> int:
         return 2
     except ArcwiseError as error:
         print(f"arcwise: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print(f"arcwise: {WITHOUT_TORCH}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `arcwise ... | head` is no error
         forget_output()

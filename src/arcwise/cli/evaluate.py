@@ -320,6 +320,8 @@ def show_trial(found: Trial, *, every: bool, only: str, as_json: bool) -> None:
     show_groups(found)
     if found.rejection is not None and not only:
         rows = zip(found.rejection.shares, found.rejection.error, found.rejection.missed, strict=True)
+        if found.drawn:
+            print(f"\nOf the {found.drawn:,} pairs that were drawn for the folds:", end="")
         print("\npairs rejected, shortest x first   equal error   missed at FAR 0.01 of all")
         for share, error, missed in rows:
             print(f"{share:34.0%}   {100 * error:9.2f} %   {100 * missed:22.2f} %")

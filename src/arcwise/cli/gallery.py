@@ -298,8 +298,14 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
         print("How often strangers are taken for somebody is not known: no threshold was calibrated.")
         return
     print("\n enrolled   strangers taken for somebody (estimated)")
+    now = {max(1, found["compared"]): "  <- now"}
+    if found["compared"] > found["identities"]:
+        now = {
+            found["identities"]: "  <- now at least, if the templates of an identity match together",
+            found["compared"]: "  <- now at most, if each template matches by itself",
+        }
     for size, rate in found["false_positive"].items():
-        here = "  <- now" if int(size) == max(1, found["compared"]) else ""
+        here = now.get(int(size), "")
         beyond = "  beyond what was calibrated" if int(size) > found["measured_up_to"] else ""
         print(f"{int(size):9,}   {rate_text(rate):>10}{here}{beyond}")
 
@@ -469,5 +475,7 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
     rule = gallery.rule(far, threshold)
     if rule is None:
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
-    strangers = "" if rate is None else f" Of strangers some {rate_text(rate)} are taken for somebody who is enrolled."
+    strangers = (
+        "" if rate is None else f" Of strangers at most some {rate_text(rate)} are taken for somebody who is enrolled."
+    )
     return rule.told() + strangers

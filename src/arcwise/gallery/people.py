@@ -350,7 +350,10 @@ class Gallery:
         told["false_positive"] = (
             None
             if rule is None
-            else {str(n): self.false_positive(rule, n) for n in sorted({*SCALES, max(1, enrolled)})}
+            else {
+                str(n): self.false_positive(rule, n)
+                for n in sorted({*SCALES, max(1, enrolled), max(1, told["identities"])})
+            }
         )
         told["measured_up_to"] = None if rule is None else rule.identities - 1
         return told

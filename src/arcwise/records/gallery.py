@@ -110,8 +110,8 @@ class Templates:
 class Match(NamedTuple):
     """Who an image is taken for: a name, or None for unknown; how near, and by how much before the next identity.
 
-    `nearest` is the best identity whether or not it reaches the threshold. `false_positive` estimates how often a
-    stranger would be taken for somebody, given how many are enrolled; None where that is not known.
+    `nearest` is the best identity whether or not it reaches the threshold. `false_positive` estimates from above how
+    often a stranger would be taken for somebody, as if each template were of another identity; None: not known.
     """
 
     name: str | None

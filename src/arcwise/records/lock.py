@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from arcwise.errors import ArcwiseError, Busy
 from arcwise.records.files import cannot_write
+
+A_MOMENT = 0.5  # seconds
 
 
 @contextlib.contextmanager
@@ -52,12 +55,16 @@ def take(handle: IO[Any], wait: bool) -> bool:
 
 
 def attempt(call: Callable[[], object]) -> bool:
-    """Whether the system granted it."""
-    try:
-        call()
-    except OSError:
-        return False
-    return True
+    """Whether the system granted it, within a moment: a process that was ended may have a child that is just ending."""
+    end = time.monotonic() + A_MOMENT
+    while True:
+        try:
+            call()
+            return True
+        except OSError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(A_MOMENT / 10)
 
 
 def by_fcntl(fcntl: Any, handle: IO[Any], wait: bool) -> None:

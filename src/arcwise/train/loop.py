@@ -23,6 +23,7 @@ from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
 from arcwise.heads import Head
 from arcwise.model import Embedder, has_bf16
+from arcwise.overlap import refuse_trained_on
 from arcwise.recipes import recipe
 from arcwise.records import Run, TrainedOn, claim_folder
 from arcwise.train import finite, results
@@ -117,13 +118,16 @@ def train(
         if done:
             return run
         config = resolve(config, splits, given)
+        seen = TrainedOn(image_hashes(splits.train), splits.train.names)
+        if not run.exists() and splits.unseen is not None:
+            refuse_trained_on(splits.unseen, seen, allow=config.data.allow_overlap)
         trainer = Trainer(run, config, splits, device=place, listener=listener, start=start, given=given)
         trainer.epoch_batches(0, 0)  # what cannot be trained is refused before the folder is taken
         if not run.exists():
             told = circumstances(config, place, given, command)
             about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
             Run.create(run.path, dataclasses.asdict(config), **about)
-        run.keep_trained_on(TrainedOn(image_hashes(splits.train), splits.train.names))
+        run.keep_trained_on(seen)
         if listener is None:
             for words in trainer.notes:
                 note(words)

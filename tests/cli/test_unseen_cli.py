@@ -1,0 +1,489 @@
+"""Classes nobody has seen, from the command line: embed, verify, pairs, evaluate, calibrate, gallery, export."""
+
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import arcwise
+from arcwise import Embeddings, Run
+from arcwise.cli import code_of
+from arcwise.records.thresholds import CalibratedThreshold, read_thresholds
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from arcwise.__main__ import main; main()"
+
+
+def arc(capsys, line, code=0, stdin=None, monkeypatch=None):
+    """What a command prints; its exit code is looked at."""
+    if stdin is not None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+    capsys.readouterr()
+    found = code_of(shlex.split(line))
+    said = capsys.readouterr()
+    assert found == code, said.out + said.err
+    return said.out if code == 0 else said.err
+
+
+def without_torch(line, folder):
+    """What a command prints in a process that has no torch."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WITHOUT_TORCH, *shlex.split(line)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_images(images, folder, first=0, count=1000):
+    """Some images of each class as files, one folder for each."""
+    seen = dict.fromkeys(images.names, 0)
+    for i in range(len(images)):
+        name = images.names[images.y[i]]
+        seen[name] += 1
+        if first < seen[name] <= first + count:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.asarray(images.pixels[i])[..., 0]).save(folder / name / f"{seen[name]:04}.png")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A model of the digits 0 to 4, and the others as files: 5 and 6, and 7 to 9 in two parts."""
+    folder = tmp_path_factory.mktemp("unseen")
+    settings = ["data.source=digits[0-4]", "train.epochs=8", "model.dim=8"]
+    arcwise.train("digits-2d", folder / "run", settings=settings, device="cpu", listener=lambda event: None)
+    other, strange = arcwise.load("digits[5-6]").train, arcwise.load("digits[7-9]").train
+    write_images(other, folder / "calibration", count=60)
+    write_images(strange, folder / "known", count=5)
+    write_images(strange, folder / "asked", first=5, count=8)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "a.png").write_bytes(b"no image")
+    (folder / "broken" / "b.png").write_bytes((folder / "known" / "7" / "0001.png").read_bytes())
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+    return place
+
+
+# ------------------------------------------------------------------------------------ embed
+
+
+def test_embed_takes_files_folders_sources_and_a_list(here, capsys, monkeypatch):
+    said = arc(capsys, "embed run known/7/0001.png known/7/0002.png --out one.safetensors")
+    assert "2 embeddings of 8 dimensions, without labels" in said
+    assert Embeddings.load("one.safetensors").keys == ("known/7/0001.png", "known/7/0002.png")
+    arc(capsys, "embed run known --out two.safetensors")
+    two = Embeddings.load("two.safetensors")
+    assert two.names == ("7", "8", "9") and np.bincount(two.y).tolist() == [5, 5, 5] and "known/7/0001.png" in two.keys
+    arc(capsys, "embed run known asked 'digits[5-6]' --out three.safetensors")
+    three = Embeddings.load("three.safetensors")
+    assert set(three.names) == {"5", "6", "7", "8", "9"} and np.isin(["7", "9"], three.names).all()
+    assert (three.y[:15] == np.repeat([three.names.index(n) for n in "789"], 5)).all()  # one class of one name
+    arc(capsys, "embed run - --out four.safetensors", stdin="known/8/0001.png\n\nknown/9/0002.png\n",
+        monkeypatch=monkeypatch)  # fmt: skip
+    four = Embeddings.load("four.safetensors")
+    assert four.keys == ("known/8/0001.png", "known/9/0002.png") and four.y is None
+    assert np.allclose(four.x[0], two.x[two.keys.index("known/8/0001.png")], rtol=1e-5, atol=1e-6)
+    assert "nowhere.png cannot be used" in arc(capsys, "embed run nowhere.png --out five.safetensors", code=1)
+    assert not Path("five.safetensors").exists()
+
+
+def test_broken_images_are_named_and_left_out(here, capsys):
+    assert code_of(["embed", "run", "broken", "--out", "some.safetensors"]) == 0
+    said = capsys.readouterr()
+    assert "skipped broken/a.png" in said.err and "1 embedding of" in said.out
+    assert Embeddings.load("some.safetensors").keys == ("broken/b.png",)
+    assert "None of the 1 can" in arc(capsys, "embed run broken/a.png --out none.safetensors", code=1)
+    assert not Path("none.safetensors").exists() and not list(Path().glob(".none*"))
+    with pytest.raises(arcwise.ArcwiseError, match=r"broken/a\.png"):
+        arcwise.Embedder.load("run").embed(["broken/b.png", "broken/a.png"])
+
+
+def test_embedding_that_was_stopped_goes_on(here, capsys, monkeypatch):
+    arc(capsys, "embed run 'digits[5-9]' --out whole.safetensors")
+    wanted, seen = Path("whole.safetensors").read_bytes(), []
+    from arcwise import embed as package
+    from arcwise.model import Embedder
+
+    del package
+    encode = Embedder.encode
+
+    def stopping(self, pixels):
+        seen.append(len(pixels))
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+        return encode(self, pixels)
+
+    module = sys.modules["arcwise.embed"]
+    monkeypatch.setattr(module, "SAVED_EVERY", 0.0)
+    monkeypatch.setattr(Embedder, "encode", stopping)
+    assert code_of(shlex.split("embed run 'digits[5-9]' --batch 64 --out part.safetensors")) == 130
+    assert not Path("part.safetensors").exists()
+    arc(capsys, "embed run 'digits[5-9]' --batch 64 --out part.safetensors")
+    total = len(Embeddings.load("part.safetensors"))
+    assert sum(seen) - 64 == total  # what was done before was not done again
+    part, whole = Embeddings.load("part.safetensors"), Embeddings.load("whole.safetensors")
+    assert part.keys == whole.keys and np.allclose(part.x, whole.x, rtol=1e-5, atol=1e-6) and wanted
+    assert not list(Path().glob(".part*"))
+
+
+def test_another_model_or_other_images_begin_anew(here, capsys, monkeypatch):
+    module = sys.modules["arcwise.embed"]
+    monkeypatch.setattr(module, "SAVED_EVERY", 0.0)
+    images = [f"known/{name}/{i:04}.png" for name in "789" for i in range(1, 6)]
+    encoder, done = arcwise.Embedder.load("run"), []
+
+    class Stops:
+        dim, preprocessing, fingerprint = encoder.dim, encoder.preprocessing, encoder.fingerprint
+
+        def encode(self, pixels):
+            done.append(len(pixels))
+            if len(done) == 2:
+                raise KeyboardInterrupt
+            return encoder.encode(pixels)
+
+    with pytest.raises(KeyboardInterrupt):
+        module.embed_into("new.safetensors", Stops(), images, batch=5)
+    state = json.loads(Path(".new.safetensors.json").read_text())
+    assert state["done"] == 5
+    for changed in ("model", "work", "mirror"):
+        Path(".new.safetensors.json").write_text(json.dumps({**state, changed: "another"}))
+        Path(".new.safetensors.rows").write_bytes(b"\0" * 5 * 8 * 4)
+        module.embed_into("new.safetensors", encoder, images, batch=5)
+        assert not (Embeddings.load("new.safetensors").x == 0).all(axis=1).any()
+
+
+# ------------------------------------------------------------------------------------ verify and calibrate
+
+
+def test_without_a_threshold_verify_shows_the_cosine_and_how_to_get_one(here, capsys):
+    said = arc(capsys, "verify run known/7/0001.png known/7/0002.png")
+    found = arcwise.embed(arcwise.Embedder.load("run"), ["known/7/0001.png", "known/7/0002.png"]).x.astype(np.float64)
+    cos = found[0] @ found[1] / np.prod(np.linalg.norm(found, axis=1))
+    assert f"cosine {cos:.4f}, angle {np.degrees(np.arccos(cos)):.1f}°" in said and "same" not in said
+    assert "arcwise calibrate run --on SOURCE" in said
+    yours = arc(capsys, "verify run known/7/0001.png known/7/0001.png --threshold 0.9")
+    assert yours.startswith("same       cosine 1.0000, angle 0.0°") and "yours" in yours
+    table = arc(capsys, "verify run known/7/0001.png known/8/0001.png known/9/0001.png --threshold -0.99")
+    assert table.count("*") >= 6 and "3  known/9/0001.png" in table
+    values = json.loads(arc(capsys, "verify run known/7/0001.png known/7/0002.png known/8/0001.png --json"))
+    assert len(values["pairs"]) == 3 and values["threshold"] is None and values["pairs"][0]["same"] is None
+    assert values["pairs"][0]["cosine"] == pytest.approx(cos, abs=1e-6)
+
+
+@pytest.mark.parametrize(("line", "says"), [
+    ("verify run known/7/0001.png", "two images"), ("verify run a.png b.png", "a.png"),
+    ("verify nowhere known/7/0001.png known/7/0002.png", "nowhere"),
+    ("verify run known/7/0001.png known/7/0002.png --threshold 2", "threshold must"),
+    ("verify run known/7/0001.png known/7/0002.png --threshold 0.5 --far 0.1", "one of them"),
+    ("verify run known/7/0001.png broken/a.png", "broken/a.png"), ("verify run known asked", "directory"),
+    ("calibrate run --on broken", "classes|identit|labels"), ("calibrate run --on known/7", "who is who"),
+    ("calibrate run --on known --far 0", "far must"), ("calibrate run --on known --far nan", "far must"),
+    ("calibrate run --on 'digits[0-4]' --far 0.1", "trained on"),
+    ("calibrate run --on known --far 0.01", "few-identities"), ("evaluate run --on 'digits[0-4]'", "trained on"),
+    ("evaluate run --on known --unseen x.safetensors", "with files and runs"),
+    ("evaluate run run --on known", "name one"),
+    ("evaluate run --on known --by age", "age|table"), ("evaluate run --by age", "go with"),
+    ("evaluate run --pairs nowhere.csv", "arcwise pairs make"), ("export run here.onnx --on nowhere", "nowhere"),
+    ("export run nowhere/here.onnx --on known", "no folder"),
+    ("export run here.onnx --on known --precision fp8", "fp8"),
+    ("pairs make known -n 7 --folds 2", "cannot be split"), ("pairs make known -n 600 --folds 2", "too few|at most"),
+    ("pairs make nowhere", "nowhere"), ("gallery create run --model run", "needs a folder of its own|holds a run"),
+    ("gallery add nobody known --model run", "no gallery"), ("gallery list known", "no gallery"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_said(here, capsys, line, says):
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()}
+    said = arc(capsys, line, code=1)
+    assert re.search(says, said) and "Traceback" not in said, said
+    after = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()}
+    assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} <= {
+        here / "run/.lock"
+    }
+
+
+def test_a_threshold_is_kept_beside_the_model_and_decides(here, capsys):
+    said = arc(capsys, "calibrate run --on calibration --far 0.2 --few-identities")
+    assert "2 identities" in said and "Too few identities" in said and "Next: arcwise verify run" in said
+    (mine,) = read_thresholds(here / "run" / "thresholds.json")
+    assert (
+        mine.few_identities and mine.source == "calibration" and mine.model == arcwise.Embedder.load("run").fingerprint
+    )
+    arc(capsys, "calibrate run --on calibration --far 0.3 --few-identities")
+    arc(capsys, "calibrate run --on calibration --far 0.2 --few-identities")
+    both = read_thresholds(here / "run" / "thresholds.json")
+    assert sorted(one.far for one in both) == [0.2, 0.3] and both[1] == CalibratedThreshold.from_values(
+        both[1].as_values()
+    )
+    said = arc(capsys, "verify run known/7/0001.png known/7/0001.png")
+    assert said.startswith("same") and "chosen for a false accept rate of 20 %" in said and "Too few" in said
+    assert "30 %" in arc(capsys, "verify run known/7/0001.png known/7/0001.png --far 0.3")
+    assert "only for" in arc(capsys, "verify run known/7/0001.png known/7/0001.png --far 0.25", code=1)
+    values = json.loads(arc(capsys, "verify run known/7/0001.png known/8/0002.png --json"))
+    assert values["calibrated"]["few_identities"] and values["threshold"] == pytest.approx(mine.cosine)
+    assert values["calibrated"]["squared_l2"] == pytest.approx(2 - 2 * mine.cosine)
+    assert values["calibrated"]["angle_degrees"] == pytest.approx(np.degrees(np.arccos(mine.cosine)), abs=1e-4)
+    text = (here / "run" / "thresholds.json").read_text()
+    (here / "run" / "thresholds.json").write_text('{"kind": "theirs", "thresholds": []}')
+    assert "holds no thresholds of arcwise" in arc(capsys, "calibrate run --on calibration --far 0.2", code=1)
+    (here / "run" / "thresholds.json").write_text(text)
+
+
+# ------------------------------------------------------------------------------------ pairs and evaluate
+
+
+def test_pairs_are_drawn_evenly_apart_and_again_the_same(here, capsys):
+    arc(capsys, "pairs make 'glyphs[300-359]' -n 400 --folds 5 --seed 3 --out a.csv")
+    arc(capsys, "pairs make 'glyphs[300-359]' -n 400 --folds 5 --seed 3 --out b.csv")
+    arc(capsys, "pairs make 'glyphs[300-359]' -n 400 --folds 5 --seed 4 --out c.csv")
+    a, b, c = (Path(f"{name}.csv").read_text() for name in "abc")
+    assert a == b != c
+    from arcwise.pairs import PairTable
+
+    table = PairTable.load("a.csv")
+    assert len(table) == 400 and table.same.sum() == 200 and table.folds == 5
+    assert all(
+        (table.same[table.fold == fold]).sum() == 40 == (~table.same[table.fold == fold]).sum() for fold in range(5)
+    )
+    names = list(zip(table.columns["name_a"], table.columns["name_b"], strict=True))
+    assert [one == two for one, two in names] == table.same.tolist()
+    people = [{name for at, pair in enumerate(names) if table.fold[at] == fold for name in pair} for fold in range(5)]
+    assert sum(map(len, people)) == len(set().union(*people))
+    assert len({frozenset(pair) for pair in zip(table.a, table.b, strict=True)}) == 400
+    assert "is there already" in arc(capsys, "pairs make 'glyphs[300-359]' -n 400 --folds 5 --out a.csv", code=1)
+
+
+def test_evaluate_on_images_says_what_is_known_of_them(here, capsys):
+    found = arc(capsys, "evaluate run --on asked")
+    assert "pairs-eer" in found and "cmc-1" in found and "threshold of equal error" in found and "--all prints" in found
+    assert re.search(r"†\s+pairs-tar-0.01", found) and "rests on" in found and "the mean of the others" in found
+    values = json.loads(arc(capsys, "evaluate run --on asked --json"))
+    arc(capsys, "embed run asked --out asked.safetensors")
+    theirs = json.loads(arc(capsys, "evaluate asked.safetensors --json"))["asked.safetensors"]
+    for name in ("pairs-eer", "pairs-auc", "recall-1", "map-at-r", "silhouette-unit"):
+        if name in theirs:
+            assert values["numbers"][name] == pytest.approx(theirs[name], abs=1e-6), name
+    assert set(theirs) <= set(values["numbers"])
+    said = arc(capsys, "evaluate run --on asked --out tried")
+    assert "hardest.png" in said
+    for name in ("hardest", "verification", "ranks", "rejection"):
+        with Image.open(f"tried/{name}.png") as picture:
+            assert picture.size[0] > 600
+    assert json.loads(Path("tried/evaluation.json").read_text())["images"] == 24
+
+
+def test_a_table_of_pairs_and_its_groups(here, capsys):
+    arc(capsys, "pairs make 'glyphs[300-309]' -n 40 --folds 2 --out pairs.csv")
+    said = arc(capsys, "evaluate run --pairs pairs.csv --by fold", code=1)
+    assert "no column 'fold': there are name_a, name_b" in said
+    rows = Path("pairs.csv").read_text().splitlines()
+    group = ["group", *("dark" if i % 3 else "light" for i in range(40))]
+    Path("pairs.csv").write_text("\n".join(f"{row},{value}" for row, value in zip(rows, group, strict=True)) + "\n")
+    said = arc(capsys, "evaluate run --pairs pairs.csv --by group")
+    assert "over 2 folds" in said and re.search(r"^dark +\d+ +\d+ .*%", said, flags=re.M) and "\nlight" in said
+    assert "over 2 folds" in arc(capsys, "evaluate run --pairs pairs.csv --on 'glyphs[300-349]'")
+    Path("pairs.csv").write_text("same,a,b\n1,known/7/0001.png,broken/a.png\n1,known/7/0001.png,known/7/0002.png\n"
+                                 "0,known/7/0001.png,known/8/0002.png\n")  # fmt: skip
+    assert code_of(["evaluate", "run", "--pairs", "pairs.csv"]) == 0
+    assert "left out 1 pairs" in capsys.readouterr().err
+    for text, says in (("a,b\n1,2\n", "names its columns"), ("same,a,b\nmaybe,x,y\n", "row 2: same is 1 or 0"),
+                       ("same,a,b\n", "holds no pairs"), ("same,a,b\n1,,y\n", "names no image"),
+                       ("same,a,b\n1,../../etc/passwd,y\n", "etc/passwd"),
+                       ("same,a,b\n1,x\n", "has 2 cells")):  # fmt: skip
+        Path("wrong.csv").write_text(text)
+        assert says in arc(capsys, "evaluate run --pairs wrong.csv", code=1)
+
+
+def test_subgroups_of_a_folder_come_from_its_table(here, capsys):
+    rows = ["file,label,light"]
+    for name in "789":
+        rows += [f"{name}/{i:04}.png,{name},{'day' if i < 10 else 'night'}" for i in range(6, 14)]
+    (here / "asked" / "labels.csv").write_text("\n".join(rows) + "\n")
+    try:
+        said = arc(capsys, "evaluate run --on asked --by light")
+    finally:
+        (here / "asked" / "labels.csv").unlink()
+    assert re.search(r"^day +18 +48", said, flags=re.M) and re.search(r"^night +18 +48", said, flags=re.M), said
+
+
+# ------------------------------------------------------------------------------------ leaks
+
+
+def test_images_that_were_trained_on_are_found_wherever_they_are(here, capsys, tmp_path):
+    run = Run.open("run")
+    assert run.trained_on is not None and run.trained_on.names == tuple("01234")
+    write_images(arcwise.load("digits[0-4]").train, tmp_path / "others", count=3)  # other names, the same pixels
+    for name in "01234":
+        (tmp_path / "others" / name).rename(tmp_path / "others" / f"person {name}")
+    for line in (
+        f"evaluate run --on {tmp_path}/others",
+        f"calibrate run --on {tmp_path}/others --far 0.3 --few-identities",
+    ):
+        said = arc(capsys, line, code=1)
+        assert "15 images" in said and "trained on, pixel for pixel" in said and "--allow-overlap" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert code_of(["evaluate", "run", "--on", f"{tmp_path}/others", "--allow-overlap"]) == 0
+    assert re.search("note: 15 images of .* trained on, pixel for pixel", capsys.readouterr().err)
+    arc(capsys, "embed run known --out first.safetensors")
+    said = arc(capsys, "evaluate first.safetensors --unseen first.safetensors", code=1)
+    assert "are also among those" in said and "--allow-overlap" in said
+
+
+def test_unseen_classes_that_hold_images_of_the_others_are_refused(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_images(arcwise.load("digits[0-3]").train, tmp_path / "photos", count=12)
+    for i in range(1, 5):
+        data = (tmp_path / "photos" / "0" / f"{i:04}.png").read_bytes()
+        (tmp_path / "photos" / "3" / f"{90 + i}.png").write_bytes(data)
+    line = "train digits-2d --data folder:photos --unseen 3 --set train.epochs=1 --set train.batch=8 --out {}"
+    said = arc(capsys, line.format("a"), code=1)
+    assert re.search("[2-4] of the unseen images are trained on", said) and "data.allow_overlap" in said
+    assert not Path("a").exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert code_of(shlex.split(line.format("b") + " --set data.allow_overlap=true")) == 0
+    assert re.search("[2-4] of the unseen images are trained on", capsys.readouterr().err)
+
+
+# ------------------------------------------------------------------------------------ export
+
+
+@pytest.fixture(scope="module")
+def exported(place):
+    if not (place / "model.onnx").exists():
+        for need in ("onnx", "onnxruntime", "onnxscript"):
+            pytest.importorskip(need)
+        assert code_of(["export", str(place / "run"), str(place / "model.onnx"), "--on", str(place / "calibration"),
+                        "--licence", "CC BY 4.0"]) == 0  # fmt: skip
+    return place / "model.onnx"
+
+
+def test_an_exported_model_is_its_twin(here, exported, capsys):
+    model, twin = arcwise.load_encoder("run"), arcwise.load_encoder(exported)
+    assert twin.fingerprint == model.fingerprint and twin.names == model.names and twin.licence == "CC BY 4.0"
+    assert twin.preprocessing == model.preprocessing and twin.dim == model.dim and isinstance(twin, arcwise.Encoder)
+    files = sorted(map(str, Path("asked").rglob("*.png")))
+    for some in (files[:1], files, files[:7]):  # the batch is free
+        a, b = model.embed(some).astype(np.float64), twin.embed(some).astype(np.float64)
+        cos = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        assert np.degrees(np.arccos(np.minimum(cos, 1))).max() < 0.1
+        assert np.allclose(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1), rtol=1e-4)
+    assert twin.embed(Image.open(files[0])).shape == (1, 8)
+    with pytest.raises(arcwise.ArcwiseError, match="8 x 8"):
+        twin.encode(np.zeros((1, 9, 9, 1), np.uint8))
+
+
+def test_smaller_numbers_tell_their_cost(here, capsys):
+    for precision in ("fp16", "int8"):
+        said = arc(capsys, f"export run {precision}.onnx --on calibration --precision {precision}")
+        assert re.search(rf"cost of {precision} on 120 images: equal error .* TAR at FAR 0.01", said)
+        assert arcwise.load_encoder(f"{precision}.onnx").fingerprint != arcwise.load_encoder("run").fingerprint
+    assert "is there already" in arc(capsys, "export run fp16.onnx --on calibration", code=1)
+    assert "exported model already" in arc(capsys, "export fp16.onnx more.onnx --on calibration", code=1)
+
+
+def test_a_damaged_or_strange_onnx_file_is_a_message(here, exported, capsys, tmp_path):
+    content = exported.read_bytes()
+    for at in range(0, len(content), max(1, len(content) // 40)):
+        (tmp_path / "m.onnx").write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+        assert "m.onnx" in arc(capsys, f"verify {tmp_path}/m.onnx known/7/0001.png known/7/0002.png", code=1)
+    import onnx
+
+    (tmp_path / "m.onnx").write_bytes(onnx.load(exported).graph.SerializeToString())
+    assert "no model that arcwise exported" in arc(capsys, f"verify {tmp_path}/m.onnx a b", code=1)
+
+
+# ------------------------------------------------------------------------------------ the whole path
+
+
+def decisions(printed):
+    """Who was recognised on which image, and the cosines."""
+    found = json.loads(printed)
+    return [(one["image"], one["name"], one["runner_up"]) for one in found], [one["cosine"] for one in found]
+
+
+def whole_path(capsys, folder, model, calibration, far, few):
+    """Calibrate, enroll, identify, export, and all again from ONNX without torch."""
+    flag = " --few-identities" if few else ""
+    if few:
+        assert "few-identities" in arc(capsys, f"calibrate {model} --on {calibration} --far {far}", code=1)
+    arc(capsys, f"calibrate {model} --on {calibration} --far {far}{flag}")
+    arc(capsys, f"gallery create people --model {model}")
+    said = arc(capsys, "gallery add people known")
+    assert "safe:" in said
+    assert "passed over that were there already" in arc(capsys, "gallery add people known")
+    who, cosines = decisions(arc(capsys, "gallery identify people asked strange --json"))
+    right = [name == Path(image).parent.name for image, name, _ in who if image.startswith("asked")]
+    wrong = [name is not None for image, name, _ in who if image.startswith("strange")]
+    stats = arc(capsys, "gallery stats people")
+    assert "strangers taken for somebody" in stats and "<- now" in stats
+    known = sorted(path.name for path in Path("known").iterdir())
+    listed = arc(capsys, "gallery list people --json")
+    assert [one["name"] for one in json.loads(listed)] == known
+    image = next(Path("asked", known[0]).iterdir())
+    assert known[0] in arc(capsys, f"gallery verify people {image} --name {known[0]}")
+    arc(capsys, f"export {model} model.onnx --on {calibration}")
+    again, twins = decisions(without_torch("gallery identify people asked strange --json --model model.onnx", folder))
+    assert again == who and np.allclose(twins, cosines, atol=1e-5)
+    assert "threshold" in without_torch(f"verify model.onnx {image} {image}", folder)
+    assert "pairs-eer" in without_torch("evaluate model.onnx --on asked", folder)
+    without_torch("embed model.onnx asked --out asked.safetensors", folder)
+    assert "erased" in without_torch(f"gallery remove people {known[0]}", folder)
+    without_torch(f"gallery add people known/{known[0]} --name {known[0]} --model model.onnx", folder)
+    Path("apart").mkdir()
+    Path("model.onnx").rename("apart/model.onnx")
+    moved = without_torch(f"calibrate apart/model.onnx --on {calibration} --far {far}{flag}", folder)
+    theirs, mine = (read_thresholds(place / "thresholds.json")[0].cosine for place in (Path("apart"), Path(model)))
+    assert "threshold" in moved and theirs == pytest.approx(mine, abs=1e-5)
+    return np.mean(right), np.mean(wrong), json.loads(arc(capsys, "gallery stats people --json"))
+
+
+def test_the_whole_path_on_digits(here, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("known", "asked", "calibration"):
+        (tmp_path / name).symlink_to(here / name)
+    strange = arcwise.load("digits[5-6]").test
+    write_images(strange, tmp_path / "strange", count=4)
+    import shutil
+
+    shutil.copytree(here / "run", tmp_path / "run")
+    (tmp_path / "run" / "thresholds.json").unlink(missing_ok=True)
+    right, wrong, _ = whole_path(capsys, tmp_path, "run", "calibration", 0.2, few=True)
+    assert right > 0.5 and wrong < 0.9
+
+
+def test_the_whole_path_on_characters(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arc(capsys, "train mnist --data 'glyphs[0-89]' --set model.backbone=simple_cnn --set model.dim=32 "
+                "--set train.epochs=4 --set train.batch=256 --set train.lr=0.1 --out run")  # fmt: skip
+    images = arcwise.load("glyphs[220-279]").train
+    some = images.take(np.flatnonzero(images.y < 40))
+    write_images(some, tmp_path / "known", count=5)
+    write_images(some, tmp_path / "asked", first=5, count=4)
+    write_images(images.take(np.flatnonzero(images.y >= 40)), tmp_path / "strange", count=8)
+    write_images(arcwise.load("glyphs[120-219]").train, tmp_path / "calibration", count=20)
+    right, wrong, stats = whole_path(capsys, tmp_path, "run", "calibration", 0.005, few=False)
+    assert right > 0.3 and wrong < stats["false_positive"]["200"]  # an estimate from above
+
+
+@pytest.mark.slow
+def test_the_whole_path_on_mnist(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arc(capsys, "train mnist --data 'mnist[0-4]' --set data.limit=6000 --set model.dim=16 --set train.epochs=6 "
+                "--set train.batch=128 --set train.lr=0.1 --out run")  # fmt: skip
+    write_images(arcwise.load("mnist[7-9]").train, tmp_path / "known", count=10)
+    write_images(arcwise.load("mnist[7-9]").test, tmp_path / "asked", count=50)
+    write_images(arcwise.load("mnist[5-6]").test, tmp_path / "strange", count=50)
+    right, wrong, _ = whole_path(capsys, tmp_path, "run", "'mnist[5-6]'", 0.05, few=True)
+    print(f"{right:.1%} of 7, 8 and 9 recognised, {wrong:.1%} of 5 and 6 taken for one of them")
+    assert right > 0.5 and wrong < 0.5
