@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from hypothesis import settings
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported: kernels then run on the CPU
+
+
+# pytorch-metric-learning turns faiss over to tensors for the whole process, and milvus-lite, which searches by it, fails.
+sys.modules.setdefault("faiss.contrib.torch_utils", types.ModuleType("faiss.contrib.torch_utils"))
 
 
 def unwrapped(name: str) -> None:

@@ -80,7 +80,15 @@ assert arcwise.advise(np.int64(10), 2, per_class=np.array([5] * 10)).classes == 
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "CONTRIBUTING.md", "docs/heads.md", "docs/training.md", "docs/seeing.md", "docs/python.md"],
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/heads.md",
+        "docs/training.md",
+        "docs/seeing.md",
+        "docs/python.md",
+        "docs/unseen.md",
+    ],
 )
 def test_code_blocks_run(document):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.S)
