@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is imported: kernels then run on the CPU
 
 
-# pytorch-metric-learning turns faiss over to tensors for the whole process, and milvus-lite, which searches by it, fails.
+# pytorch-metric-learning turns faiss over to tensors for the whole process, and milvus-lite, which uses it, fails.
 sys.modules.setdefault("faiss.contrib.torch_utils", types.ModuleType("faiss.contrib.torch_utils"))
 
 
