@@ -44,9 +44,9 @@ def runs(tmp_path_factory):
 
 def test_classes_are_matched_by_name_whatever_their_order():
     random = np.random.default_rng(0)
-    w = random.standard_normal((4, 3))
+    w = np.eye(4)
     y = np.repeat(np.arange(4), 10)
-    found = Embeddings(w[y] + 0.3 * random.standard_normal((40, 3)), y, names=tuple("abcd"))
+    found = Embeddings(w[y] + 0.3 * random.standard_normal((40, 4)), y, names=tuple("abcd"))
     centres = Prototypes(w, names=tuple("abcd"), head=HeadSpec(name="normface", s=8.0))
     order = np.array([2, 0, 3, 1])
     turned = Prototypes(w[order], names=tuple(np.array(list("abcd"))[order]), head=HeadSpec(name="normface", s=8.0))
@@ -214,6 +214,16 @@ def test_links_to_folders_are_followed_once(tmp_path, monkeypatch):
     (tmp_path / "elsewhere" / "a" / "round").symlink_to(tmp_path / "photos")
     found = load(f"folder:{tmp_path / 'photos'}", size=8)
     assert set(found.train.names) >= {"a", "b"} and sum(map(len, found.parts.values())) >= 8
+
+
+def test_images_in_both_train_and_test_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARCWISE_DATA", str(tmp_path / "cache"))
+    images_at(tmp_path / "photos" / "train", count=5)
+    images_at(tmp_path / "photos" / "test", count=2)  # the same pixels
+    said = " ".join(load(f"folder:{tmp_path / 'photos'}", size=8).notes)
+    assert "4 test images identical to one that is trained on" in said and "one test image a class" not in said
+    images_at(tmp_path / "few", count=4)
+    assert "one test image a class" in " ".join(load(f"folder:{tmp_path / 'few'}", size=8, test=0.2).notes)
 
 
 def test_an_image_that_is_a_thread_is_padded_without_filling_memory(tmp_path):

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from arcwise.cli.advise import Whole
+from arcwise.cli.progress import byte_text
 
 if TYPE_CHECKING:
     from arcwise.budget import HeadPlan
@@ -74,7 +75,7 @@ def plan_advice(found: dict[str, Any], wanted: HeadPlan, *, measure: bool) -> st
             "sgd-inside": "; arcwise.optim.SGD(head, lr=0.1)",
             "adamw-inside": "; arcwise.optim.AdamW(head, lr=1e-3)",
         }.get(optimiser, "")
-        return head if measure else f"{head}; or add --measure"
+        return head if measure else f"{head}; or add --measure on a machine with that GPU"
     for narrower in (dim, dim // 2, dim // 4, dim // 8):
         for other in ("adamw-inside", "sgd-inside") if optimiser.startswith("adamw") else ("sgd-inside",):
             if narrower and head_budget(wanted._replace(dim=narrower, optimiser=other))["fits"]:
@@ -91,13 +92,13 @@ def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
     print(f"{classes:,} classes of {dim} numbers, batch {batch:,}, bf16 products on one {gpu}\n")
     for name, size in found["bytes"].items():
         if size:
-            print(f"{size / GIB:10.2f} GiB  {name}")
+            print(f"{size_text(size)}  {name}")
     print(
-        f"{found['total'] / GIB:10.2f} GiB  of {found['device'] / GIB:.0f}: {'fits' if found['fits'] else 'too much'}\n"
+        f"{size_text(found['total'])}  of {found['device'] / GIB:.0f} GiB: {'fits' if found['fits'] else 'too much'}\n"
     )
-    print(f"{1e3 * found['seconds']:10.2f} ms   forward and backward of the head, estimated")
+    print(f"{time_text(found['seconds'])}  forward and backward of the head, estimated")
     if found["seconds_of_the_optimiser"]:
-        print(f"{1e3 * found['seconds_of_the_optimiser']:10.2f} ms   the optimiser's step on the prototypes after it")
+        print(f"{time_text(found['seconds_of_the_optimiser'])}  the optimiser's step on the prototypes after it")
     if memory and working > memory:
         print(f"\n{memory:,} bytes are not enough for the smallest block: {working:,} will be used.")
     show_engine(found)
@@ -107,6 +108,24 @@ def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
         print(f"{took['bytes'] / GIB:.2f} GiB of working memory")
         if gpu not in took["device"].lower().replace(" ", ""):
             print(f"(the plan above is for one {gpu})")
+
+
+def size_text(size: int) -> str:
+    """Bytes in GiB, or in smaller units where that would be 0.
+
+    >>> size_text(3 * 2**30), size_text(80)
+    ('      3.00 GiB', '          80 B')
+    """
+    return f"{size / GIB:10.2f} GiB" if size >= 0.005 * GIB else f"{byte_text(size):>14}"
+
+
+def time_text(seconds: float) -> str:
+    """Milliseconds, or that it is fewer than can be told.
+
+    >>> time_text(0.0123), time_text(1e-9)
+    ('     12.30 ms ', '    < 0.01 ms ')
+    """
+    return f"{1e3 * seconds:10.2f} ms " if seconds >= 5e-6 else "    < 0.01 ms "
 
 
 def show_engine(found: dict[str, Any]) -> None:

@@ -334,6 +334,17 @@ def class_notes(train: Images, test: Images) -> Iterator[str]:
     if untested:
         some = name_list(tuple(untested), 4)
         yield f"{folders.counted(len(untested), 'class', 'classes')} without a test image, so never judged: {some}."
+    elif train.files is not None and len(test) and test.counts.max() == 1:
+        yield "one test image a class: no more is known of a class than whether it was found; data.test takes more."
+    if train.files is not None and test.files is not None:
+        hashes, known = image_hashes(test), image_hashes(train)
+        rows = np.flatnonzero(np.isin(hashes, known))
+        if len(rows):
+            twin = int(np.flatnonzero(known == hashes[rows[0]])[0])
+            yield (
+                f"{folders.counted(len(rows), 'test image')} identical to one that is trained on, as "
+                f"{test.files[rows[0]]} and {train.files[twin]} are: accuracy counts them all the same."
+            )
 
 
 def train_and_test(raw: Raw, classes: list[int], config: DataConfig) -> tuple[Images, Images]:
