@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int
 from arcwise.data.folder import table_rows
 from arcwise.errors import ArcwiseError, count_in
 from arcwise.records import write
+from arcwise.schema import MOST
 
 YES, NO = ("1", "true", "yes", "same", "genuine"), ("0", "false", "no", "different", "impostor")
 
@@ -117,6 +118,7 @@ def make_pairs(
     """
     count_in("folds", folds, 1, 1000)
     count_in("n", n, 2, 10**7)
+    count_in("seed", seed, 0, MOST)
     if n % (2 * folds):
         near = n // (2 * folds) * 2 * folds or 2 * folds
         raise ArcwiseError(f"n={n} cannot be split into {folds} folds of as many pairs of each kind: {near} can.")

@@ -66,5 +66,7 @@ def put_state(module: nn.Module, weights: Mapping[str, Tensor], owner: str) -> N
 def refuse_not_finite(weights: Mapping[str, Tensor]) -> None:
     """Raises where a weight is not a finite number: nothing that it gives would be one either."""
     for name, value in weights.items():
+        if value.untyped_storage().nbytes() < value.numel() * value.element_size():  # one number, said to be many
+            raise ArcwiseError(f"the weight {name} says that it is larger than what is stored of it.")
         if value.is_floating_point() and not value.isfinite().all():
             raise ArcwiseError(f"the weight {name} holds numbers that are not finite. Train the model again.")

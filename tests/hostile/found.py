@@ -11,6 +11,8 @@ FILES: list[tuple[str, tuple]] = [
     # a comparison without its recipe's name, and one whose runs would bear names too long for the disk
     ("comparison, tabulated", (("drop", ("recipe",)),)),
     ("comparison, tabulated", (("put", ("heads", 1), "a long path"),)),
+    # a weight of 4 TB, made of one number
+    ("insightface", (("entry", "layer4.1.bn1.weight", "expanded"),)),
     # types that numpy does not have, or that the record does not hold
     ("embeddings", (("tensor", "y", "F8_E4M3"),)),
     ("fetched set", (("tensor", "test_x", "F8_E8M0"),)),
@@ -65,6 +67,9 @@ COMMANDS: list[list[str]] = [
     ["compare", "digits-2d", "--set", "train.epochs=1", "--out", "unfinished"],
     ["compare", "folder", "--out", "insight", "--workers", "1"],
     ["embed", "run", "digits", "--out", "run/config.json"],
+    ["export", "run", ""],
+    ["gallery", "export", "people", "comparison/new"],
+    ["pairs", "make", "folder:table", "--seed", "-1"],
 ]
 
 # Kills: the verb, by what, and when: a number of things done to files, or a share of the time.

@@ -25,13 +25,15 @@ REPORTS = tuple(
 # By verb: what it may change or put into folders that were there before.
 OWNED: dict[str, tuple[str, ...]] = {
     "evaluate": MEASURED,
-    "figures": (*MEASURED, *PICTURES),
+    "figures": (*MEASURED, *PICTURES, "comparison/new*"),
     "report": (*MEASURED, *REPORTS),
     "compare": ("comparison/*",),
-    "train": ("unfinished/*",),
+    "train": ("unfinished/*", "comparison/new*"),  # a run may lie beside a comparison's own, as the demo's do
     "embed": ("run/embeddings/*", "comparison/*-seed?/embeddings/*", "unfinished/embeddings/*"),
+    "export": tuple(f"{run}/*.onnx" for run in RUNS),
     "calibrate": tuple(f"{place}/thresholds.json" for place in (*RUNS, "exported")),
-    "gallery": ("people/*",),
+    "gallery": ("people/*", "stranger/new"),  # where somebody says that a new file is to be
+    "pairs": ("stranger/new",),
 }
 EVERYBODY = ("*folders/*",)  # decoded pictures, in the cache or in a cache that --data-dir names
 NOTES = "# Notes\n\nNobody else writes here.\n"

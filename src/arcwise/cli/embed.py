@@ -19,7 +19,7 @@ from arcwise.config import DataConfig, from_values
 from arcwise.data.folder import counted
 from arcwise.errors import ArcwiseError, one_of
 from arcwise.records import Embeddings, Run
-from arcwise.records.folders import is_run
+from arcwise.records.folders import is_run, refuse_new_file
 
 if TYPE_CHECKING:
     from arcwise.embed import ToEmbed
@@ -171,6 +171,8 @@ def refuse_places(out: Path, model: Path, part: str) -> None:
         if is_run(folder) and whole.parent != folder / "embeddings":
             raise ArcwiseError(f"{folder} is a run: embeddings in it go to {folder / 'embeddings' / whole.name}.")
     run = run_of(whole)
+    if run is None and not whole.exists():
+        refuse_new_file(out)
     if run is not None and any(fnmatch.fnmatchcase(whole.stem, own) for own in TRAININGS_OWN):
         mine = model.resolve() in (run.path, run.model.resolve())
         if not mine or part != whole.stem:

@@ -13,6 +13,7 @@ from arcwise.cli.embed import source_config, trained_with, work_for
 from arcwise.cli.progress import byte_text
 from arcwise.errors import ArcwiseError, one_of
 from arcwise.export.encoder import PRECISIONS
+from arcwise.records.folders import refuse_new_file
 
 if TYPE_CHECKING:
     from arcwise.embed import ToEmbed
@@ -53,11 +54,9 @@ def export_command(
     """
     one_of("precision", precision, PRECISIONS)
     if out.suffix != ".onnx":
-        raise ArcwiseError(f"an exported model ends in .onnx: {out.with_suffix('.onnx')}, for example.")
-    if out.exists():
-        raise ArcwiseError(f"{out} is there already: remove it, or choose another name.")
-    if not out.resolve().parent.is_dir():
-        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another place.")
+        raise ArcwiseError(f"an exported model ends in .onnx: {out.with_name(out.name + '.onnx')}, for example."
+                           if out.name else "an exported model ends in .onnx: model.onnx, for example.")  # fmt: skip
+    refuse_new_file(out, own=model)
     if model.suffix == ".onnx":
         raise ArcwiseError(f"{model} is an exported model already: name the run that it is from.")
     from arcwise.export.onnx import export_model, refuse_without_onnx

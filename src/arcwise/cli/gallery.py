@@ -321,12 +321,10 @@ def export_gallery(place: str, out: Path, /) -> None:
     out
         The file, which is not overwritten.
     """
-    from arcwise.cli.embed import refuse_places
     from arcwise.gallery import Gallery
+    from arcwise.records.folders import refuse_new_file
 
-    if out.exists():
-        raise ArcwiseError(f"{out} is there already: remove it, or choose another name.")
-    refuse_places(out, Path(), "all")
+    refuse_new_file(out)
     found = Gallery.open(place, None).embeddings()
     found.save(out)
     print(f"{out}: {counted(len(found), 'template')} of {counted(len(found.names), 'identity', 'identities')}")

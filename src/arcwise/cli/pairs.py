@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from arcwise.cli.advise import Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
-from arcwise.errors import ArcwiseError
+from arcwise.records.folders import refuse_new_file
 
 pairs_app = App(name="pairs", help="Draw pairs of images to try models on.", result_action="return_value")
 
@@ -48,10 +48,7 @@ def make_command(
     """
     from arcwise.pairs import make_pairs
 
-    if out.exists():
-        raise ArcwiseError(f"{out} is there already: remove it, or choose another --out.")
-    if not out.resolve().parent.is_dir():
-        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another --out.")
+    refuse_new_file(out)
     keys, y, names = labelled_keys(source, depth, data_dir)
     made = make_pairs(keys, y, names, n=n, folds=folds, seed=seed)
     made.save(out)

@@ -84,6 +84,22 @@ def claim_folder(folder: str | Path, kind: str, *, also: tuple[Path, ...] = ()) 
             )
 
 
+def refuse_new_file(out: Path, *, own: Path | None = None) -> None:
+    """Raises unless a new file may be put here: over nothing, in a folder that is there and is none of arcwise's.
+
+    `own` is a folder of arcwise's that it may lie in all the same.
+    """
+    whole = out.resolve()
+    if whole.exists():
+        raise ArcwiseError(f"{out} is there already: remove it, or choose another name.")
+    if not whole.parent.is_dir():
+        raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another place.")
+    for folder in whole.parents:
+        kind = kind_of_folder(folder)
+        if kind in ("run", "comparison", "report", "gallery") and (own is None or whole.parent != own.resolve()):
+            raise ArcwiseError(f"{folder} holds {WORDS[kind]}, and this is no part of it: choose another place.")
+
+
 def kind_of_own(folder: Path) -> bool:
     """Whether arcwise made a folder, and nothing of another kind belongs below it."""
     marks = ((folder / "config.json", RUN), (folder / MARK, table({"kind": text})),
