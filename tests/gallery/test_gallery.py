@@ -302,6 +302,16 @@ def test_a_damaged_gallery_is_a_message(tmp_path, damage):
         Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
 
 
+def test_a_torn_hint_of_the_table_loses_nothing(tmp_path):
+    made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[threshold()])
+    made.add("ada", photos(1, 3))
+    hints = list(tmp_path.rglob("*hint*"))
+    for hint in hints:
+        hint.write_text('{"ver')
+    made = Gallery.open(tmp_path / "people", Tiles())
+    assert made.add("bob", photos(2, 1)) == 1 and [one.name for one in made.list()] == ["ada", "bob"]
+
+
 def test_a_card_says_what_it_was_made_of():
     card = GalleryCard(model="m", dim=3, table="t", thresholds=(threshold(model="m"),), hint="h", created="c")
     assert GalleryCard.from_values(json.loads(json.dumps(card.as_values()))) == card

@@ -246,9 +246,16 @@ class Butcher:
 
 
 def shown(folder: Path) -> list[Path]:
-    """The files that a person or a program may open: what begins with a dot is nobody's yet."""
+    """The files that a person or a program may open: what begins with a dot is nobody's yet.
+
+    Files of LanceDB's tables are its own: what counts of them is what is read.
+    """
     every = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / "fresh")
-    return [path for path in every if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    return [
+        path
+        for path in every
+        if not any(part.startswith(".") or part.endswith(".lance") for part in path.relative_to(folder).parts)
+    ]
 
 
 def why_half(path: Path) -> str | None:
