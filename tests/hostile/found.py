@@ -79,4 +79,6 @@ KILLS: list[tuple[str, str, int | float]] = [
 ]
 
 # Failing disks: the verb, what goes wrong, and at which call.
-DISK: list[tuple[str, str, int]] = []
+DISK: list[tuple[str, str, int]] = [
+    ("figures", "cannot be read", 24),
+]

@@ -63,6 +63,8 @@ def figures_command(
     if folder not in runs and (drawn or films):
         mark_report(folder)
     clear_line()
+    for words in about.notes:
+        note(f"left out: {words.rstrip('.')}.")
     if animate and not films:
         note("no animation: they need snapshots (--set train.snapshots=true) of two or three dimensions.")
     if not drawn and not films:
