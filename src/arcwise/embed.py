@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from arcwise.data.folder import Listing, list_images
-from arcwise.data.images import Images, read_ahead
+from arcwise.data.images import Images, image_hashes, read_ahead
 from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least
 from arcwise.records import (
     Embeddings,
@@ -30,7 +30,7 @@ from arcwise.records import (
     write_json,
 )
 from arcwise.records.lock import take
-from arcwise.records.preprocessing import no_bombs
+from arcwise.records.preprocessing import array_of, no_bombs
 from arcwise.schema import table, text, whole
 
 BATCH = 512
@@ -43,7 +43,8 @@ Ready = tuple[np.ndarray, np.ndarray, dict[int, str]]  # pixels, which rows they
 class ToEmbed:
     """What is to be embedded: a key for every image, labels and names where they are known, and how rows are read.
 
-    `files` are the images that are files, for their sizes and times.
+    `files` are the images that are files, for their sizes and times; `content` stands for what else the images are.
+    `original` gives a row's image as it was handed over, where that was a file or the bytes of one.
     """
 
     keys: tuple[str, ...]
@@ -51,6 +52,8 @@ class ToEmbed:
     names: tuple[str, ...]
     read: Callable[[Int[np.ndarray, " b"]], Ready]
     files: tuple[Path, ...] = ()
+    content: Callable[[], bytes] = bytes
+    original: Callable[[int], bytes | None] = lambda row: None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -63,6 +66,7 @@ class ToEmbed:
         for file in self.files:
             with contextlib.suppress(OSError):
                 sha.update(f"{file.stat().st_size} {file.stat().st_mtime_ns}\n".encode())
+        sha.update(self.content())
         return sha.hexdigest()
 
 
@@ -168,7 +172,10 @@ def work_of(encoder: Encoder, images: Any) -> ToEmbed:
         return images
     if isinstance(images, Images):
         encoder.preprocessing.refuse_other_shapes(images.shape)
-        return ToEmbed(images.keys, images.y, images.names, lambda rows: (np.asarray(images.pixels[rows]), rows, {}))
+        return ToEmbed(
+            images.keys, images.y, images.names, lambda rows: (np.asarray(images.pixels[rows]), rows, {}),
+            content=lambda: image_hashes(images).tobytes(),
+        )  # fmt: skip
     many = image_list(images)
     return listed_work(encoder, many, tuple(image_key(image, at) for at, image in enumerate(many)))
 
@@ -191,7 +198,22 @@ def listed_work(
         shape = (0, side, side, channels)
         return np.stack(pixels) if pixels else np.zeros(shape, np.uint8), np.array(fine, np.int64), bad
 
-    return ToEmbed(keys, y, names, read, tuple(Path(one) for one in many if isinstance(one, str | os.PathLike)))
+    def original(row: int) -> bytes | None:
+        one = many[row]
+        return Path(one).read_bytes() if isinstance(one, str | os.PathLike) else one if isinstance(one, bytes) else None
+
+    def content() -> bytes:
+        """What the images hold that are no files."""
+        there = (one for one in many if not isinstance(one, str | os.PathLike))
+        return b"".join(hashlib.sha256(bytes_in(one)).digest() for one in there)
+
+    files = tuple(Path(one) for one in many if isinstance(one, str | os.PathLike))
+    return ToEmbed(keys, y, names, read, files, content, original)
+
+
+def bytes_in(image: Any) -> bytes:
+    """What an image that is no file holds."""
+    return image if isinstance(image, bytes) else np.ascontiguousarray(array_of(image)).tobytes()
 
 
 def folder_work(encoder: Encoder, folder: Path, *, depth: int = 1) -> ToEmbed:
@@ -249,8 +271,14 @@ def joined(works: Sequence[ToEmbed]) -> ToEmbed:
                 bad |= {row + int(starts[at]): reason for row, reason in unusable.items()}
         return np.concatenate(pixels), np.concatenate(fine), bad
 
+    def original(row: int) -> bytes | None:
+        at = int(np.searchsorted(starts, row, "right")) - 1
+        return works[at].original(row - int(starts[at]))
+
     keys = tuple(key for work in works for key in work.keys)
-    return ToEmbed(keys, y, names if y is not None else (), read, tuple(file for work in works for file in work.files))
+    files = tuple(file for work in works for file in work.files)
+    return ToEmbed(keys, y, names if y is not None else (), read, files,
+                   lambda: b"".join(work.content() for work in works), original)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------ into a file

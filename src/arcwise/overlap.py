@@ -17,9 +17,9 @@ ALLOW = "Leave them out, or pass --allow-overlap (allow_overlap=True) to measure
 
 def trained_on(model: str | Path) -> TrainedOn | None:
     """What a model was trained on, where its Run tells: of a Run's folder, or of the model file in it."""
-    path = Path(model)
+    path = Path(model).resolve()
     run = Run(path if path.is_dir() else path.parent)
-    if not run.exists() or (path.is_file() and path.resolve() != run.model.resolve()):
+    if not run.exists() or (path.is_file() and path != run.model.resolve()):
         return None
     return run.trained_on
 

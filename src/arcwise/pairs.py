@@ -72,12 +72,24 @@ class PairTable:
             if len(row) != len(head):
                 raise ArcwiseError(f"{path}, row {number} has {len(row)} cells, and the first row names {len(head)}.")
         cells = {name: tuple(row[at] for row in rows[1:]) for at, name in enumerate(head)}
+        refuse_contradictions(path, cells)
         own = ("a", "b", "same", "fold")
         return cls(
             a=filled(path, "a", cells["a"]), b=filled(path, "b", cells["b"]), same=truths(path, cells["same"]),
             fold=wholes(path, cells["fold"]) if "fold" in cells else None,
             columns={name: values for name, values in cells.items() if name not in own},
         )  # fmt: skip
+
+
+def refuse_contradictions(path: Path, cells: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises where an image is paired with itself, or two images are called the same and different."""
+    said: dict[frozenset[str], tuple[int, bool]] = {}
+    for number, (a, b, same) in enumerate(zip(cells["a"], cells["b"], cells["same"], strict=True), start=2):
+        if a == b and a:
+            raise ArcwiseError(f"{path}, row {number} pairs {a} with itself: leave the row out.")
+        before, told = said.setdefault(frozenset((a, b)), (number, same.lower() in YES))
+        if told != (same.lower() in YES):
+            raise ArcwiseError(f"{path}, rows {before} and {number} call {a} and {b} the same and different: keep one.")
 
 
 def filled(path: Path, name: str, cells: tuple[str, ...]) -> tuple[str, ...]:

@@ -82,6 +82,7 @@ def try_on_pairs(
 
     Images that cannot be read take their pairs with them, which is told.
     """
+    by = [column.lower() for column in by]  # as the table's own are read
     for column in by:
         if column not in table.columns:
             raise ArcwiseError(
@@ -100,7 +101,8 @@ def try_on_pairs(
         raise ArcwiseError("the pairs are all of one kind: some must be of one identity and some of two.")
     scores = score_pairs(score, same)
     at = eer(scores)
-    folds = None if table.fold is None or table.folds < 2 else accuracy_of_folds(score, same, table.fold[kept])
+    fold = None if table.fold is None else table.fold[kept]
+    folds = accuracy_of_folds(score, same, fold) if fold is not None and len(np.unique(fold)) > 1 else None
     groups = {
         column: group_rows(np.array(table.columns[column])[kept], score, same, at.threshold) for column in by
     }  # fmt: skip

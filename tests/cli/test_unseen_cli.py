@@ -303,6 +303,54 @@ def test_a_table_of_pairs_and_its_groups(here, capsys):
         assert says in arc(capsys, "evaluate run --pairs wrong.csv", code=1)
 
 
+def test_pairs_that_contradict_each_other_or_lose_a_fold(here, capsys):
+    rows = ["same,a,b,fold", "1,known/7/0001.png,known/7/0002.png,0", "0,known/7/0001.png,known/8/0002.png,0"]
+    for more, says in (
+        (["0,known/7/0002.png,known/7/0001.png,0"], "rows 2 and 4 call"),
+        (["1,known/7/0001.png,known/7/0001.png,0"], "row 4 pairs known/7/0001.png with itself"),
+    ):
+        Path("wrong.csv").write_text("\n".join([*rows, *more]) + "\n")
+        assert says in arc(capsys, "evaluate run --pairs wrong.csv", code=1)
+    rows += ["1,broken/a.png,known/9/0002.png,1", "0,broken/a.png,known/8/0001.png,1"]
+    Path("lost.csv").write_text("\n".join(rows) + "\n")
+    assert "pairs-eer" in arc(capsys, "evaluate run --pairs lost.csv")
+
+
+def test_mirrored_embeddings_are_the_runs_own_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arcwise.train("digits-2d", "run", settings=["data.source=digits[0-4]", "train.epochs=1", "train.mirror=true"],
+                  device="cpu", listener=lambda event: None)  # fmt: skip
+    write_images(arcwise.load("digits[5-9]").train, tmp_path / "others", count=2)
+    arc(capsys, "embed run others --out x.safetensors")
+    found = Embeddings.load("x.safetensors")
+    assert np.allclose(found.x, arcwise.load_encoder("run").embed(found.keys), rtol=1e-5, atol=1e-6)
+    own = Run.open("run").embeddings("test").x
+    arc(capsys, "embed run 'digits[0-4]' --part test --out run/embeddings/test.safetensors")
+    assert np.allclose(Run.open("run").embeddings("test").x, own, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_replaced_arrays_are_not_gone_on_with(tmp_path, monkeypatch):
+    from arcwise.data.images import Images
+
+    module = sys.modules["arcwise.embed"]
+    monkeypatch.setattr(module, "SAVED_EVERY", 0.0)
+    model = arcwise.Embedder(
+        arcwise.ModelConfig(dim=2), preprocessing=arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+    )
+    one, other = np.random.default_rng(0).integers(0, 256, (2, 30, 8, 8, 1), dtype=np.uint8)
+    for wrap in (list, lambda pixels: Images(pixels=pixels, y=np.arange(30) % 2, names=("a", "b"))):
+
+        def stop(done, total):
+            if done == 20:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            module.embed_into(tmp_path / "x.safetensors", model, wrap(one), batch=10, tell=stop)
+        module.embed_into(tmp_path / "x.safetensors", model, wrap(other), batch=10)
+        wanted = arcwise.embed(model, wrap(other)).x
+        assert np.allclose(Embeddings.load(tmp_path / "x.safetensors").x, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_subgroups_of_a_folder_come_from_its_table(here, capsys):
     rows = ["file,label,light"]
     for name in "789":
@@ -387,7 +435,10 @@ def test_smaller_numbers_tell_their_cost(here, capsys):
     for precision in ("fp16", "int8"):
         said = arc(capsys, f"export run {precision}.onnx --on calibration --precision {precision}")
         assert re.search(rf"cost of {precision} on 120 images: equal error .* TAR at FAR 0.01", said)
-        assert arcwise.load_encoder(f"{precision}.onnx").fingerprint != arcwise.load_encoder("run").fingerprint
+        mine = arcwise.load_encoder(f"{precision}.onnx").fingerprint
+        assert mine != arcwise.load_encoder("run").fingerprint
+        arc(capsys, f"export run again-{precision}.onnx --on calibration --precision {precision}")
+        assert arcwise.load_encoder(f"again-{precision}.onnx").fingerprint == mine
     assert "is there already" in arc(capsys, "export run fp16.onnx --on calibration", code=1)
     assert "exported model already" in arc(capsys, "export fp16.onnx more.onnx --on calibration", code=1)
 

@@ -1,7 +1,10 @@
 """A gallery, whatever keeps it: who is enrolled, who is recognised, who is nobody, who is forgotten."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,6 +84,32 @@ def test_tags_limit_who_may_match(people):
         people.identify(image, tags=["stuff"])
     with pytest.raises(ArcwiseError, match="words without commas"):
         people.add("eve", photos(5, 1), tags=["a,b"])
+
+
+def test_tags_are_of_identities_and_may_come_later(people):
+    people.add("bob", photos(2, 1), tags="visitors")  # an image that she has already
+    assert [one.tags for one in people.list()] == [("staff",), ("visitors",), ()]
+    people.add("bob", photos(2, 5)[-1:], tags=["night"])
+    assert people.identify(photos(2, 1)[0], tags=["night"]).cosine == pytest.approx(1, abs=1e-6)  # by another template
+    assert people.identify(photos(2, 1)[0]).name == "bob" and [one.templates for one in people.list()] == [3, 3, 1]
+
+
+def test_a_name_is_spelt_one_way(people):
+    composed, apart = "Jos\u00e9", "Jose\u0301"
+    people.add(f"  {apart}\n", photos(5, 1))
+    people.add(composed, photos(5, 2))
+    assert [one.name for one in people.list()][-1] == composed and people.list()[-1].templates == 2
+    assert people.remove(apart) == 2
+    with pytest.raises(ArcwiseError, match="are one name"):
+        people.add_many({composed: photos(5, 1), apart: photos(6, 1)})
+    with pytest.raises(ArcwiseError, match="a name is text"):
+        people.add("a\0b", photos(5, 1))
+
+
+def test_an_answer_for_each_image_of_a_source(people):
+    images = arcwise.Images(pixels=photos(1, 3), y=np.zeros(3, int), names=("a",))
+    assert [one.name for one in people.identify(images)] == ["ada"] * 3
+    assert all(one.cosine <= 1.0 for one in people.identify(photos(1, 3)))
 
 
 def test_somebody_is_forgotten(people):
@@ -229,6 +258,10 @@ def test_everybody_is_embedded_anew_from_kept_images_or_a_folder(tmp_path):
                 made.reembed(Tiles("turned"))
             with pytest.raises(ArcwiseError, match="is not in"):
                 made.reembed(Tiles("turned"), folder=tmp_path / "kept-True")
+            source = source.rename(
+                tmp_path / "elsewhere"
+            )  # wherever the files are by now, and whatever they are called
+            (source / "1").rename(source / "another name")
             assert Gallery.open(made.store.folder, Tiles()).identify(photos(1, 1)[0]).name == "1"
         count = made.reembed(Tiles("turned"), folder=source, thresholds=[threshold(0.8, "turned"), threshold()])
         assert count == 6 and [one.cosine for one in made.card.thresholds] == [0.8]
@@ -237,6 +270,36 @@ def test_everybody_is_embedded_anew_from_kept_images_or_a_folder(tmp_path):
         again = Gallery.open(made.store.folder, Tiles("turned"))
         assert again.identify(photos(2, 1)[0]).name == "2" and [one.tags for one in again.list()] == [("t",), ("t",)]
         assert np.allclose(again.embeddings().x[0], Tiles("turned").encode(photos(1, 1))[0])
+
+
+def test_nobody_is_taken_for_a_namesake_when_embedded_anew(tmp_path):
+    from PIL import Image
+
+    for at, name in enumerate(("X", "Y")):
+        (tmp_path / name / "img").mkdir(parents=True)
+        Image.fromarray(photos(at, 1)[0, ..., 0]).save(tmp_path / name / "img" / "1.png")
+    made = Gallery.create(tmp_path / "g", Tiles(), thresholds=[threshold()])
+    made.add_many({"ada": [tmp_path / "X/img/1.png"], "bob": [tmp_path / "Y/img/1.png"]})
+    with pytest.raises(ArcwiseError, match="the image of bob .* is not in"):
+        made.reembed(Tiles("turned"), folder=tmp_path / "X")
+    assert made.identify(photos(1, 1)[0]).name == "bob"
+    assert made.reembed(Tiles("turned"), folder=tmp_path) == 2
+    assert made.identify(photos(1, 1)[0], threshold=0.9).name == "bob"
+
+
+def test_the_image_that_is_kept_is_the_one_that_was_enrolled(tmp_path):
+    from PIL import Image
+
+    images = photos(1, 3)
+    for i in (1, 2):
+        Image.fromarray(images[i, ..., 0]).save(tmp_path / f"{i}.png")
+    made = Gallery.create(tmp_path / "g", Tiles(), keep_images=True, thresholds=[threshold()])
+    made.add("ada", [images[0], tmp_path / "1.png", (tmp_path / "2.png").read_bytes()])
+    before = made.embeddings().x
+    made.reembed(Tiles())
+    assert np.array_equal(made.embeddings().x, before)
+    kept = made.store.read(images=True)[1].images
+    assert kept[2] == (tmp_path / "2.png").read_bytes()
 
 
 def test_a_reader_sees_what_another_writer_has_committed(tmp_path):
@@ -252,6 +315,40 @@ def test_a_reader_sees_what_another_writer_has_committed(tmp_path):
     assert reader.identify(photos(1, 1)[0]).nearest is None
     writer.add("bob", photos(2, 1))
     assert [one.name for one in reader.list()] == ["bob"]
+
+
+def test_what_is_not_known_of_strangers_is_not_told(tmp_path):
+    made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[threshold(far_found=0.0)])
+    made.add("ada", photos(1, 2))
+    assert made.identify(photos(1, 1)[0]).false_positive is None and made.stats()["false_positive"] is None
+    empty = Gallery.create(tmp_path / "empty", Tiles(), thresholds=[threshold()])
+    assert empty.identify(photos(1, 1)[0]).false_positive == 0.0
+
+
+def test_of_thresholds_for_one_rate_the_last_counts(tmp_path):
+    late, early = threshold(0.8, date="2026-01-01T09:00:00-0500"), threshold(0.7, date="2026-01-01T20:00:00+0900")
+    for some in ([late, early], [early, late]):
+        made = Gallery.create(tmp_path / str(some[0].cosine), Tiles(), thresholds=some)
+        assert [one.cosine for one in made.card.thresholds] == [0.8]
+    other = threshold(0.6, far=0.001, date="2026-01-01T15:00:00+0000")
+    made.take_thresholds([other])
+    made.add("ada", photos(1, 1))
+    assert made.identify(photos(1, 1)[0]).threshold == 0.6 and made.identify(photos(1, 1)[0], far=0.01).threshold == 0.8
+
+
+def test_a_gallery_in_milvus_is_found_again_by_another_process(tmp_path):
+    pytest.importorskip("milvus_lite")
+    place = f"milvus:{tmp_path / 'some.db'}/people"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2]); from arcwise import Gallery; from gallery.kit import *\n"
+        "if sys.argv[3] == 'make': Gallery.create(sys.argv[1], Tiles(), thresholds=[threshold()])\n"
+        "g = Gallery.open(sys.argv[1], Tiles()); g.add('ada', photos(1, 2))\n"
+        "print(g.identify(photos(1, 1)[0]).name, [one.templates for one in g.list()])"
+    )
+    for what in ("make", "again"):
+        command = [sys.executable, "-c", code, place, str(Path(__file__).parents[1]), what]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.stdout.strip() == "ada [2]", done.stderr
 
 
 def test_threads_share_a_gallery(tmp_path):

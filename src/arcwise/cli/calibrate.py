@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arcwise.cli.embed import work_for
 from arcwise.cli.progress import Counter, image_text
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, note
 
 
 def calibrate_command(
@@ -63,7 +63,10 @@ def calibrate_command(
             "calibrating needs to know who is who: name folders with one folder per identity, or sources."
         )
     named = shlex.join(on)
-    watch, counter = OverlapWatch(trained_on(model)), Counter(image_text)
+    known = trained_on(model)
+    if known is None:
+        note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")
+    watch, counter = OverlapWatch(known), Counter(image_text)
     found = embed(
         encoder, watched(work, watch), broken=broken, tell=lambda done, total: counter("embedding", done, total)
     )

@@ -75,9 +75,10 @@ def embed_command(
         raise ArcwiseError("--part is of one source: name it alone.")
     counter = Counter(image_text)
     told = {"source": shlex.join(what), "part": part}
+    mirror = is_trainings_own(out) and trained_with(encoder, "train").get("mirror", False)
     with holding(out):
         found = embed_into(
-            out, encoder, joined(works), batch=batch, mirror=trained_with(encoder, "train").get("mirror", False),
+            out, encoder, joined(works), batch=batch, mirror=mirror,
             about=told, tell=lambda done, total: counter("embedding", done, total),
         )  # fmt: skip
     for name, reason in {**broken, **found.broken}.items():
@@ -100,7 +101,7 @@ def words_of(what: list[str]) -> Iterator[str]:
     """What was named, one by one; a - stands for the lines on standard input."""
     for one in what:
         if one == "-":
-            yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
+            yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
         else:
             yield one
 
@@ -173,13 +174,19 @@ def refuse_places(out: Path, model: Path, part: str) -> None:
     run = run_of(whole)
     if run is None and not whole.exists():
         refuse_new_file(out)
-    if run is not None and any(fnmatch.fnmatchcase(whole.stem, own) for own in TRAININGS_OWN):
+    if run is not None and is_trainings_own(out):
         mine = model.resolve() in (run.path, run.model.resolve())
         if not mine or part != whole.stem:
             raise ArcwiseError(
                 f"{out} is what {run.path} is measured by: only its own model's --part {whole.stem} belongs there. "
                 f"Choose another name, such as {whole.with_name('all.safetensors')}."
             )
+
+
+def is_trainings_own(out: Path) -> bool:
+    """Whether a file of embeddings is one that training writes, with mirror images added where it was told so."""
+    own = any(fnmatch.fnmatchcase(out.stem, name) for name in TRAININGS_OWN)
+    return own and run_of(out.resolve()) is not None
 
 
 def run_of(path: Path) -> Run | None:

@@ -429,7 +429,11 @@ def people_in(images: list[str]) -> dict[str, list[Path]]:
         found = list_images(root)
         if all(Path(file).parent == Path() for file in found.files) and not any(root.glob("*.csv")):
             raise ArcwiseError(f"{one} holds images and no folders of people: say whose they are with --name.")
+        table, places = any(root.glob("*.csv")), dict[str, str]()
         for file, label in zip(found.files, found.labels, strict=True):
+            place = label if table else Path(file).parts[0]
+            if places.setdefault(label, place) != place:
+                raise ArcwiseError(f"{place!r} and {places[label]!r} in {one} are one name, {label}: rename one.")
             people.setdefault(label, []).append(root / file)
     return people
 

@@ -82,7 +82,7 @@ def export_model(
     model = in_evaluation(copy.deepcopy(model).cpu())
     wanted = model.encode(pixels)
     proto = traced(model, precision, pixels)
-    fingerprint = model.fingerprint if precision == "float32" else hashlib.sha256(plain_bytes(proto)).hexdigest()
+    fingerprint = model.fingerprint if precision == "float32" else fingerprint_of(model, precision, pixels)
     kept = [one for one in thresholds if one.model == fingerprint]
     told = {
         "arcwise": str(FORMAT), "model": fingerprint, "precision": precision, "licence": licence,
@@ -180,9 +180,12 @@ def quantised(proto: Any, pixels: UInt8[np.ndarray, "n h w channels"]) -> Any:
         return onnx.load(small)
 
 
-def plain_bytes(proto: Any) -> bytes:
-    """The graph alone: what is computed, and nothing of who made it when."""
-    return proto.graph.SerializeToString(deterministic=True)
+def fingerprint_of(model: Embedder, precision: str, pixels: UInt8[np.ndarray, "n h w channels"]) -> str:
+    """The fingerprint of the same model in other numbers; int8 depends on the images that its ranges are taken from."""
+    sha = hashlib.sha256(f"{model.fingerprint} {precision}".encode())
+    if precision == "int8":
+        sha.update(repr(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes())
+    return sha.hexdigest()
 
 
 def with_meta(proto: Any, told: dict[str, str]) -> bytes:

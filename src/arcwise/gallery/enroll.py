@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from arcwise.data.images import pixel_hash
+from arcwise.data.folder import images_under
+from arcwise.data.images import Images, pixel_hash
 from arcwise.embed import ToEmbed, embed, watched
 from arcwise.errors import ArcwiseError
 from arcwise.records import Encoder, image_list
@@ -24,11 +26,13 @@ def templates_of(
     """The templates of one identity, whose id is still open; None where no image could be read."""
     digests: dict[int, int] = {}
     kept: dict[int, bytes | None] = {}
+    origins: dict[int, int] = {}
 
     def see(rows: np.ndarray, pixels: np.ndarray) -> None:
         for row, image in zip(rows.tolist(), pixels, strict=True):
-            digests[row] = pixel_hash(image)
-            kept[row] = image_bytes(work, row, image) if keep else None
+            digests[row], found = pixel_hash(image), work.original(row)
+            origins[row] = 0 if found is None else content_hash(found)
+            kept[row] = (as_png(image) if found is None else found) if keep else None
 
     found = embed(encoder, watched(work, see), broken=broken)
     if not len(found):
@@ -42,7 +46,8 @@ def templates_of(
     return Templates(
         np.zeros(n, np.int64), ("",) * n, (name,) * n, (tags,) * n, found.keys or (),
         np.array([digests[row] for row in rows], np.uint64), length.astype(np.float32),
-        (found.x / length[:, None]).astype(np.float32), tuple(kept[row] for row in rows) if keep else (),
+        (found.x / length[:, None]).astype(np.float32), np.array([origins[row] for row in rows], np.uint64),
+        tuple(kept[row] for row in rows) if keep else (),
     )  # fmt: skip
 
 
@@ -61,31 +66,45 @@ def batches_of(works: dict[str, ToEmbed]) -> Iterator[list[str]]:
 
 def is_one(images: Any) -> bool:
     """Whether one image was handed over rather than a list of them."""
-    return not isinstance(images, list | tuple | set | ToEmbed) and len(image_list(images)) == 1
+    many = isinstance(images, list | tuple | set | ToEmbed | Images)
+    return not many and getattr(images, "ndim", 3) < 4 and len(image_list(images)) == 1
 
 
-def image_bytes(work: ToEmbed, row: int, pixels: np.ndarray) -> bytes:
-    """An image to keep: its file as it is, or its pixels as PNG."""
+def content_hash(content: bytes) -> int:
+    """A number that two files share when they hold the same bytes, and hardly ever otherwise; never 0."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") or 1
+
+
+def as_png(pixels: np.ndarray) -> bytes:
+    """An image that was no file, as one."""
     from PIL import Image
 
-    if row < len(work.files):
-        return work.files[row].read_bytes()
     out = io.BytesIO()
     Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(out, "PNG")
     return out.getvalue()
 
 
-def kept_image(every: Templates, row: int, folder: str | Path | None) -> Any:
-    """The image of a template: the one that is kept, or its file."""
-    if every.images and every.images[row] is not None:
-        return every.images[row]
+def images_again(every: Templates, folder: str | Path | None) -> list[Any]:
+    """The image of each template: the one that is kept, or the file below a folder that holds the same bytes.
+
+    Wherever it lies by now and whatever it is called: nobody is taken for a namesake.
+    """
+    lacking = [row for row in range(len(every)) if not every.images or every.images[row] is None]
+    if not lacking:
+        return list(every.images)
+    first = lacking[0]
     if folder is None:
         raise ArcwiseError(
-            f"the image of {every.name[row]} ({every.key[row]}) was not kept: name the folder that the images are in."
+            f"the image of {every.name[first]} ({every.key[first]}) was not kept: name the folder that the images are in."
         )
-    key = Path(every.key[row])
-    named = [] if key.is_absolute() or ".." in key.parts else [Path(folder) / key]
-    for there in (*named, Path(folder) / key.parent.name / key.name):
-        if there.is_file():
-            return there
-    raise ArcwiseError(f"the image of {every.name[row]} is not in {folder}: there is no {every.key[row]}.")
+    there = {content_hash(path.read_bytes()): path for path in images_under(Path(folder))}
+    out: list[Any] = list(every.images) or [None] * len(every)
+    for row in lacking:
+        found = there.get(int(every.origin[row])) if every.origin[row] else None
+        if found is None:
+            raise ArcwiseError(
+                f"the image of {every.name[row]} ({every.key[row]}) is not in {folder}, has changed, or was no file: "
+                "bring it, or remove whom it shows and add her anew."
+            )
+        out[row] = found
+    return out

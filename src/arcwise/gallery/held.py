@@ -67,7 +67,7 @@ def joined_templates(parts: Sequence[Templates], dim: int) -> Templates:
         none = np.zeros(0)
         return Templates(
             none.astype(np.int64), (), (), (), (), none.astype(np.uint64), none.astype(np.float32),
-            np.zeros((0, dim), np.float32),
+            np.zeros((0, dim), np.float32), none.astype(np.uint64),
         )  # fmt: skip
 
     def words(name: str) -> tuple[Any, ...]:
@@ -78,7 +78,7 @@ def joined_templates(parts: Sequence[Templates], dim: int) -> Templates:
 
     return Templates(
         numbers("at"), words("identity"), words("name"), words("tags"), words("key"), numbers("digest"),
-        numbers("length"), numbers("x"), words("images"),
+        numbers("length"), numbers("x"), numbers("origin"), words("images"),
     )  # fmt: skip
 
 
@@ -94,6 +94,7 @@ def match_of(best: Sequence[NamedScore], limit: float, rate: float | None) -> Ma
         return Match(None, None, -1.0, limit, None, float("inf"), "", rate)
     first, second = best[0], best[1] if len(best) > 1 else None
     lead = first.score - second.score if second is not None else float("inf")
+    first = first._replace(score=max(-1.0, min(1.0, first.score)))  # rows in float32 are of length 1 to a rounding
     name = first.name if first.score >= limit else None
     return Match(name, first.name, first.score, limit, None if second is None else second.name, lead, first.key, rate)
 

@@ -60,6 +60,8 @@ class LanceStore:
     def create(self, card: GalleryCard) -> None:
         """A new gallery without anybody."""
         with locked(self.folder):
+            if self.exists():
+                raise ArcwiseError(f"{self.folder} is a gallery already: arcwise gallery add {self.folder} FOLDER")
             self.new_table(card.table, schema_of(card.dim).empty_table())
             write_json(self.folder / CARD_FILE, card.as_values())
 
@@ -188,6 +190,7 @@ def schema_of(dim: int) -> Any:
     return pa.schema([
         ("at", pa.int64()), ("identity", pa.string()), ("name", pa.string()), ("tags", pa.list_(pa.string())),
         ("key", pa.string()), ("digest", pa.uint64()), ("length", pa.float32()), ("x", pa.list_(pa.float32(), dim)),
+        ("origin", pa.uint64()),
         ("crc", pa.uint32()), ("image", pa.binary()), ("image_crc", pa.uint32()),
     ])  # fmt: skip
 
@@ -204,7 +207,8 @@ def arrow_of(some: Templates) -> Any:
     image_sums = [zlib.crc32(image or b"") for image in some.images] if some.images else [0] * len(some)
     columns = [
         pa.array(some.at), pa.array(list(some.identity)), pa.array(list(some.name)), tags, pa.array(list(some.key)),
-        pa.array(some.digest), pa.array(some.length.astype(np.float32)), vectors, pa.array(checksums(some)), images,
+        pa.array(some.digest), pa.array(some.length.astype(np.float32)), vectors, pa.array(some.origin),
+        pa.array(checksums(some)), images,
         pa.array(image_sums, pa.uint32()),
     ]  # fmt: skip
     return pa.table(columns, schema=schema_of(dim))
@@ -212,11 +216,10 @@ def arrow_of(some: Templates) -> Any:
 
 def checksums(some: Templates) -> np.ndarray:
     """A CRC-32 of each template: its numbers, and its words one after the other; images have their own."""
-    numbers = np.concatenate(
-        [some.at.astype("<i8").view(np.uint8).reshape(-1, 8), some.digest.astype("<u8").view(np.uint8).reshape(-1, 8),
-         some.length.astype("<f4").view(np.uint8).reshape(-1, 4), np.ascontiguousarray(some.x, "<f4").view(np.uint8)],
-        axis=1,
-    )  # fmt: skip
+    whole = [column.astype("<u8").view(np.uint8).reshape(-1, 8) for column in (some.at, some.digest, some.origin)]
+    lengths = some.length.astype("<f4").view(np.uint8).reshape(-1, 4)
+    vectors = np.ascontiguousarray(some.x, "<f4").view(np.uint8)
+    numbers = np.concatenate([*whole, lengths, vectors], axis=1)
     words = zip(some.identity, some.name, some.key, some.tags, strict=True)
     told = (json.dumps(one).encode() for one in words)
     return np.array([zlib.crc32(word, zlib.crc32(row)) for word, row in zip(told, numbers, strict=True)], np.uint32)
@@ -243,7 +246,7 @@ def rows_of_table(opened: Any, dim: int, first: int, images: bool) -> Templates:
     made = Templates(
         numbers("at", np.int64), words("identity"), words("name"), tuple(tuple(tags or ()) for tags in words("tags")),
         words("key"), numbers("digest", np.uint64), numbers("length", np.float32), x,
-        words("image") if images else (),
+        numbers("origin", np.uint64), words("image") if images else (),
     )  # fmt: skip
     wrong = checksums(made) != numbers("crc", np.uint32)
     if images:

@@ -48,7 +48,10 @@ class MilvusStore:
     def exists(self) -> bool:
         """Whether a gallery was made here."""
         with milvus_errors(self.place):
-            return self.client.has_collection(self.about) and self.client.has_collection(self.name)
+            there = self.client.has_collection(self.about) and self.client.has_collection(self.name)
+            for name in (self.about, self.name) if there else ():
+                self.client.load_collection(name)  # a server may have let go of it
+            return there
 
     @property
     def card(self) -> GalleryCard:
@@ -68,6 +71,12 @@ class MilvusStore:
             raise ArcwiseError("a gallery in Milvus matches by the best template and keeps no images: leave both out.")
         from pymilvus import DataType
 
+        with milvus_errors(self.place):
+            taken = [name for name in (self.name, self.about) if self.client.has_collection(name)]
+        if taken:
+            raise ArcwiseError(
+                f"Milvus has a collection {taken[0]} already, and it is no gallery: choose another name."
+            )
         with milvus_errors(self.place):
             for name, fields in (
                 (self.name, (("identity", 32), ("name", 2000), ("key", 4000))), (self.about, (("card", 65535),)),
@@ -115,6 +124,14 @@ class MilvusStore:
                 self.client.insert(self.name, rows[start : start + ROWS_A_REQUEST])
             self.client.flush(self.name)
 
+    def tag(self, more: dict[str, tuple[str, ...]]) -> None:
+        """Gives tags to the templates of some names."""
+        for name, tags in more.items():
+            rows = [{**row, "tags": list(dict.fromkeys((*row["tags"], *tags)))} for row in self.of_name(name)]
+            with milvus_errors(self.place):
+                self.client.upsert(self.name, [{key: row[key] for key in COLUMNS_READ} for row in rows])
+                self.client.flush(self.name)
+
     def remove(self, name: str) -> int:
         """How many templates of a name were deleted; Milvus erases them in its own time."""
         mine = self.of_name(name)
@@ -159,7 +176,7 @@ class MilvusStore:
         return Templates(
             numbers("at", np.int64), words("identity"), words("name"), tuple(tuple(row["tags"]) for row in rows),
             words("key"), np.array([int(row["digest"]) for row in rows], np.uint64), numbers("length", np.float32),
-            numbers("x", np.float32).reshape(len(rows), self.card.dim),
+            numbers("x", np.float32).reshape(len(rows), self.card.dim), np.zeros(len(rows), np.uint64),
         )  # fmt: skip
 
     def of_names(self, names: list[str]) -> Templates:
@@ -175,9 +192,11 @@ class MilvusStore:
 
     def best(self, queries: Float32[np.ndarray, "b d"], tags: tuple[str, ...]) -> list[list[NamedScore]]:
         """The two best identities of each query, of those that the server finds, by their exact cosines."""
-        condition = f"array_contains_any(tags, {json.dumps(list(tags), ensure_ascii=False)})" if tags else ""
+        condition = ""
         if tags:
             self.refuse_unknown(tags)
+            some = f"array_contains_any(tags, {json.dumps(list(tags), ensure_ascii=False)})"
+            condition = f"identity in {json.dumps(sorted({row['identity'] for row in self.rows(['identity'], some)}))}"
         with milvus_errors(self.place):
             found = self.client.search(
                 self.name, data=queries.tolist(), limit=SEARCHED, filter=condition, group_by_field="identity",

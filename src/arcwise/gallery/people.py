@@ -16,14 +16,14 @@ from jaxtyping import Bool
 from arcwise.data.images import pixel_hash
 from arcwise.embed import Counting, embed, watched, work_of
 from arcwise.errors import ArcwiseError, name_list, number_in, one_of, unknown
-from arcwise.gallery.enroll import batches_of, is_one, kept_image, templates_of
+from arcwise.gallery.enroll import batches_of, images_again, is_one, templates_of
 from arcwise.gallery.held import Held, held_of, joined_templates, match_of, named, unit_of
 from arcwise.gallery.lance import LanceStore, new_table_name
 from arcwise.gallery.milvus import MilvusStore
 from arcwise.metrics.calibration import false_positive_rate
 from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_folder
 from arcwise.records.gallery import MATCHES, Enrolled, GalleryCard, Match, Templates, refuse_name, refuse_tags
-from arcwise.records.thresholds import pick_threshold
+from arcwise.records.thresholds import latest, pick_threshold
 
 SCALES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
@@ -65,7 +65,7 @@ class Gallery:
             claim_folder(store.folder, "gallery")
         if store.exists():
             raise ArcwiseError(f"{place} is a gallery already: arcwise gallery add {place} FOLDER")
-        mine = tuple(one for one in thresholds if one.model == model.fingerprint)
+        mine = tuple(latest(one for one in thresholds if one.model == model.fingerprint))
         made = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         card = GalleryCard(
             model=model.fingerprint, dim=model.dim, table=new_table_name(), match=match, keep_images=keep_images,
@@ -120,6 +120,12 @@ class Gallery:
         """
         tags, done, total = refuse_tags(tags), 0, 0
         works = {refuse_name(name): work_of(self.encoder, images) for name, images in people.items()}
+        if len(works) < len(people):
+            twice = next(name for name in works if sum(refuse_name(other) == name for other in people) > 1)
+            alike = [other for other in people if refuse_name(other) == twice]
+            raise ArcwiseError(
+                f"{alike[0]!r} and {alike[1]!r} are one name, {twice}: rename one, or add them one by one."
+            )
         total, added = sum(map(len, works.values())), {}
         for names in batches_of(works):
             keep = self.card.keep_images
@@ -143,7 +149,7 @@ class Gallery:
         first = int(there.at.max(initial=-1)) + 1
         known = set(zip(there.name, there.digest.tolist(), strict=True))
         ids = dict(zip(there.name, there.identity, strict=True))
-        counts, kept = {}, []
+        counts, kept, tagged = {}, [], {}
         for part in parts:
             name = part.name[0]
             fresh, seen = [], set()
@@ -152,12 +158,33 @@ class Gallery:
                     seen.add(digest)
                     fresh.append(row)
             counts[name] = len(fresh)
+            if not fresh and part.tags and name in ids:
+                tagged[name] = part.tags[0]
             identity = ids.setdefault(name, uuid.uuid4().hex[:12])
             kept.append(replace(part.take(np.array(fresh, np.int64)), identity=(identity,) * len(fresh)))
         some = joined_templates(kept, self.card.dim)
         if len(some):
             self.store.append(replace(some, at=np.arange(first, first + len(some))))
+        self.tag(tagged)
         return counts
+
+    def tag(self, more: dict[str, tuple[str, ...]]) -> None:
+        """Gives tags to identities that no template was added to; the store is held."""
+        there = {one.name: set(one.tags) for one in self.list()} if any(more.values()) else {}
+        more = {name: tags for name, tags in more.items() if set(tags) - there.get(name, set())}
+        if not more:
+            return
+        if isinstance(self.store, MilvusStore):
+            self.store.tag(more)
+            return
+        card = self.store.card
+        _, every = self.store.read(images=card.keep_images)
+        tags = tuple(
+            tuple(dict.fromkeys((*mine, *more.get(name, ()))))
+            for name, mine in zip(every.name, every.tags, strict=True)
+        )
+        self.store.rewrite(replace(every, tags=tags), card)
+        self.forget()
 
     def known_templates(self, names: list[str]) -> Templates:
         """The templates that are there, of these names at least."""
@@ -246,8 +273,11 @@ class Gallery:
 
     @staticmethod
     def false_positive(rule: CalibratedThreshold | None, enrolled: int) -> float | None:
-        """How often a stranger is taken for one of so many, as far as calibration tells."""
-        return None if rule is None else false_positive_rate(rule.far_found, rule.evenness, enrolled)
+        """How often a stranger is taken for one of so many, as far as calibration tells: where it saw no such mistake
+        nothing is known."""
+        if rule is None or rule.far_found <= 0.0:
+            return None
+        return false_positive_rate(rule.far_found, rule.evenness, enrolled)
 
     # -------------------------------------------------------------------------------- forgetting, moving
 
@@ -281,7 +311,7 @@ class Gallery:
         with self.store.holding():
             card = self.store.card
             _, every = self.store.read(images=card.keep_images)
-            images = [kept_image(every, row, folder) for row in range(len(every))]
+            images = images_again(every, folder)
             digests: dict[int, int] = {}
 
             def see(rows: np.ndarray, pixels: np.ndarray) -> None:
@@ -294,7 +324,7 @@ class Gallery:
                 every, x=unit.reshape(len(every), model.dim), length=length.astype(np.float32),
                 digest=np.array([digests[row] for row in range(len(every))], np.uint64),
             )  # fmt: skip
-            mine = tuple(one for one in thresholds if one.model == model.fingerprint)
+            mine = tuple(latest(one for one in thresholds if one.model == model.fingerprint))
             told = replace(card, model=model.fingerprint, dim=model.dim, thresholds=mine, hint=hint)
             self.store.rewrite(fresh, told)
         self.model = model
@@ -349,7 +379,7 @@ class Gallery:
         told["thresholds"] = [one.as_values() for one in card.thresholds]
         told["false_positive"] = (
             None
-            if rule is None
+            if self.false_positive(rule, 1) is None
             else {
                 str(n): self.false_positive(rule, n)
                 for n in sorted({*SCALES, max(1, enrolled), max(1, told["identities"])})

@@ -344,8 +344,8 @@ def false_positive_rate(far: float, evenness: float, enrolled: int) -> float:
     >>> round(false_positive_rate(0.001, 1e6, 1000), 3), round(false_positive_rate(0.001, 0.1, 1000), 3)
     (0.632, 0.002)
     """
-    if not 0.0 < far < 1.0:
-        return far
+    if not 0.0 < far < 1.0 or not enrolled:
+        return far if enrolled else 0.0
     a, b = far * evenness, (1.0 - far) * evenness
     kept = math.lgamma(b + enrolled) + math.lgamma(a + b) - math.lgamma(b) - math.lgamma(a + b + enrolled)
-    return -math.expm1(kept)
+    return max(0.0, -math.expm1(kept))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -79,7 +80,8 @@ class Templates:
     """Images of people as they are enrolled: directions, lengths, whose they are, where they came from.
 
     `at` counts enrolments; `identity` is an id that says nothing, `name` what a person calls it; `digest` is a hash of
-    the pixels; `images` are the files themselves where they are kept.
+    the pixels as the model sees them, `origin` one of its file's bytes, by which it is found again, or 0;
+    `images` are the files themselves where they are kept.
     """
 
     at: np.ndarray
@@ -90,6 +92,7 @@ class Templates:
     digest: np.ndarray
     length: np.ndarray
     x: Float32[np.ndarray, "n d"]
+    origin: np.ndarray
     images: tuple[bytes | None, ...] = field(default=())
 
     def __len__(self) -> int:
@@ -103,7 +106,7 @@ class Templates:
 
         return Templates(
             self.at[rows], some(self.identity), some(self.name), some(self.tags), some(self.key), self.digest[rows],
-            self.length[rows], self.x[rows], some(self.images) if self.images else (),
+            self.length[rows], self.x[rows], self.origin[rows], some(self.images) if self.images else (),
         )  # fmt: skip
 
 
@@ -151,15 +154,21 @@ def as_unicode(text: str) -> str:
 
 
 def refuse_name(name: str) -> str:
-    """A name of a person as Unicode, or why it is none."""
-    if not isinstance(name, str) or not name.strip() or len(name) > 500:
+    """A name of a person, or why it is none: in composed letters, with single spaces, so that it is spelt one way."""
+    plain = unicodedata.normalize("NFC", " ".join(name.split())) if isinstance(name, str) else ""
+    if not plain or len(plain) > 500 or (not plain.replace("\u200d", "").isprintable() and not has_surrogates(plain)):
         raise ArcwiseError(f"a name is text of 1 to 500 letters, got {name!r}.")
-    return as_unicode(name)
+    return as_unicode(plain)
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether a text holds what is no letter, as some bytes of files' names."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def refuse_tags(tags: Any) -> tuple[str, ...]:
     """Tags as a tuple of Unicode, each a word."""
-    found = tuple(tags)
+    found = (tags,) if isinstance(tags, str) else tuple(tags)
     if any(not isinstance(tag, str) or not tag.strip() or "," in tag for tag in found):
         raise ArcwiseError(f"tags are words without commas, got {list(found)!r}.")
     return tuple(dict.fromkeys(map(as_unicode, found)))

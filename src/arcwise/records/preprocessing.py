@@ -215,7 +215,11 @@ def known_formats() -> list[str]:
 def array_of(image: Any) -> Any:
     """A tensor as an array; anything else as it is."""
     tensor = hasattr(image, "__array__") and not hasattr(image, "__array_interface__")
-    return np.asarray(image) if tensor else image
+    try:
+        return np.asarray(image) if tensor else image
+    except TypeError:
+        kind = getattr(image, "dtype", type(image).__name__)
+        raise ArcwiseError(f"an image is an array of bytes, 0 to 255, got {kind}.") from None
 
 
 def checked_array(image: np.ndarray, channels: int) -> UInt8[np.ndarray, "h w channels"]:

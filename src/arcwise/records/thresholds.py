@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -122,11 +123,32 @@ def thresholds_values(some: Iterable[CalibratedThreshold]) -> dict[str, Any]:
     return {"kind": "thresholds", "format": FORMAT, "thresholds": [one.as_values() for one in some]}
 
 
+def moment(date: str) -> float:
+    """When that was, in seconds, wherever the clock stood; what is no date comes first.
+
+    >>> moment("2026-01-01T09:00:00+0900") == moment("2026-01-01T00:00:00+0000"), moment("yesterday")
+    (True, -inf)
+    """
+    try:
+        return datetime.datetime.fromisoformat(date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return -math.inf
+
+
+def latest(some: Iterable[CalibratedThreshold]) -> list[CalibratedThreshold]:
+    """Of thresholds of one model and rate the one that was calibrated last; of equals the one that comes later."""
+    kept: dict[tuple[str, float], CalibratedThreshold] = {}
+    for one in sorted(some, key=lambda one: moment(one.date)):
+        kept.pop((one.model, one.far), None)
+        kept[one.model, one.far] = one
+    return list(kept.values())
+
+
 def pick_threshold(
     some: Iterable[CalibratedThreshold], model: str, *, far: float | None = None
 ) -> CalibratedThreshold | None:
     """The threshold of a model for a rate, or the one calibrated last; none where it has none."""
-    mine = sorted((one for one in some if one.model == model), key=lambda one: one.date)
+    mine = sorted(latest(one for one in some if one.model == model), key=lambda one: moment(one.date))
     if far is None or not mine:
         return mine[-1] if mine else None
     for one in mine:
