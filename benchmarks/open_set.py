@@ -48,7 +48,9 @@ SETS = {
          "data.cutout=0", "model.dim=128"), 0.3, (8, 16, 32, 64),
     ),
     "mnist": Setting("mnist", "0-4", "5-6", "7-9", "mnist", ("train.epochs=10",), 0.5, (4, 8, 16, 32)),
-    "cifar10": Setting("cifar10", "0-5", "6-7", "8-9", "cifar10", ("train.epochs=20",), 0.3, (4, 8, 16, 32)),
+    "cifar10": Setting(
+        "cifar10", "0-5", "6-7", "8-9", "cifar10", ("train.epochs=12", "train.lr=0.1"), 0.3, (8, 16, 32),
+    ),
 }  # fmt: skip
 
 

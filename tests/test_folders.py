@@ -76,7 +76,7 @@ def test_a_run_whose_configuration_is_damaged_is_still_a_run(made, tmp_path):
         ("figures {place}/run --out {place}/both", "holds a comparison"),
         ("embed {place}/run digits --out {place}/run/model.safetensors", "holds no embeddings"),
         ("embed {place}/run digits --out {place}/run/all.safetensors", "is a run: embeddings in it go to"),
-        ("embed {place}/run digits --out {place}/theirs/metrics.json", "holds no embeddings"),
+        ("embed {place}/run digits --out {place}/theirs/metrics.json", "embeddings are written as safetensors"),
         ("embed {place}/run digits --out {place}/theirs", "is a folder: name a file"),
         ("margins --page {place}/theirs/metrics.md", None),
     ],

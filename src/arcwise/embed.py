@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from arcwise.data.folder import Listing, list_images
+from arcwise.data.folder import Listing, label_tables, list_images
 from arcwise.data.images import Images, image_hashes, read_ahead
 from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least
 from arcwise.records import (
@@ -82,9 +82,9 @@ def embed(
 ) -> Embeddings:
     """The embeddings of all images, in their order, each with its key; `mirror` adds those of the mirror images.
 
-    Images are those of a source (`arcwise.load`), or paths, bytes, Pillow's images or arrays, which the encoder's own
-    preprocessing makes ready. One that cannot be read is an error; with a dictionary as `broken` it is left out, and
-    its key and the reason are put there.
+    Images are those of a source (`arcwise.load`), a folder, labelled by its folders, or paths, bytes, Pillow's images
+    or arrays, which the encoder's own preprocessing makes ready. One that cannot be read is an error; with a
+    dictionary as `broken` it is left out, and its key and the reason are put there.
 
     >>> import arcwise
     >>> grey = arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
@@ -176,6 +176,8 @@ def work_of(encoder: Encoder, images: Any) -> ToEmbed:
             images.keys, images.y, images.names, lambda rows: (np.asarray(images.pixels[rows]), rows, {}),
             content=lambda: image_hashes(images).tobytes(),
         )  # fmt: skip
+    if isinstance(images, str | os.PathLike) and Path(images).is_dir():
+        return folder_work(encoder, Path(images))
     many = image_list(images)
     return listed_work(encoder, many, tuple(image_key(image, at) for at, image in enumerate(many)))
 
@@ -246,7 +248,7 @@ def watched(work: ToEmbed, see: Callable[[Int[np.ndarray, " b"], np.ndarray], No
 
 def is_loose(found: Listing) -> bool:
     """Whether images just lie in a folder, in no folder of a class and in no table."""
-    return not any((found.root).glob("*.csv")) and all(Path(file).parent == Path() for file in found.files)
+    return not label_tables(found.root) and all(Path(file).parent == Path() for file in found.files)
 
 
 def joined(works: Sequence[ToEmbed]) -> ToEmbed:

@@ -26,6 +26,7 @@ from arcwise.pairs import PairTable, make_pairs, possible_pairs
 from arcwise.records import Embeddings, Encoder, Prototypes
 
 RATES = (1e-1, 1e-2, 1e-3)
+LEAST_IN_A_FOLD = 6  # identities
 HARDEST = 6  # pairs of each kind
 PAIRS = 6000  # that the accuracy over folds is taken from, where there are as many
 FROM_SOURCE = re.compile(r"([a-z][a-z0-9-]*)(:[^#]*)?#(\d{1,15})")  # the key of an image of a named source
@@ -142,7 +143,7 @@ def try_on(
     at, (a, b, same, folds) = eer(scores), drawn_trial(found, seed)
     score = pair_cosines(found, a, b)
     judged = accuracy_of_folds(score, same, folds) if folds is not None else None
-    more, labels, marks = pair_numbers(scores, judged)
+    more, labels, marks = pair_numbers(scores, judged, len(np.unique(found.labels)))
     watch = watchlist(found, ranks=(1, 2, 3, 5, 10), seed=seed)
     more |= {f"cmc-{k}": one.mean for k, one in watch.cmc.items()}
     labels |= {f"cmc-{k}": f"probes whose identity is among the {k} best of one image each" for k in watch.cmc}
@@ -164,7 +165,7 @@ def try_on(
 
 
 def pair_numbers(
-    scores: PairScores, folds: FoldAccuracy | None
+    scores: PairScores, folds: FoldAccuracy | None, identities: int = 0
 ) -> tuple[dict[str, float], dict[str, str], dict[str, str]]:
     """The numbers of pairs, what they say, and those that rest on too few false acceptances."""
     numbers = {"pairs-eer": equal_error_rate(scores), "pairs-auc": auc(scores)}
@@ -174,6 +175,8 @@ def pair_numbers(
         numbers[name], labels[name] = tar_at_far(scores, far).tar, f"pairs: TAR at FAR {far:g}"
         if expected < LEAST_ACCEPTED:
             marks[name] = expected_text(expected)
+        elif identities and far * identities * (identities - 1) / 2 < 1.0:
+            marks[name] = f"rests on {identities:,} identities: not one pair of them is expected at that rate"
     if folds is not None:
         numbers["fold-accuracy"] = folds.mean
         labels["fold-accuracy"] = f"pairs: accuracy over {len(folds.folds)} folds, each by the others' threshold"
@@ -205,6 +208,8 @@ def drawn_trial(
     place = {str(at): at for at in range(len(y))}
     keys = tuple(place)
     for folds in (10, 5, 2, 1):
+        if folds > 1 and len(found.names) < LEAST_IN_A_FOLD * folds:
+            continue  # impostors are of one fold: of a few identities they say too little
         n = min(PAIRS, possible_pairs(y, folds, seed)) // (2 * folds) * 2 * folds
         if n >= 2 * folds and (folds == 1 or n >= 20 * folds):
             table = make_pairs(keys, y, found.names, n=n, folds=folds, seed=seed)

@@ -34,7 +34,7 @@ def run(tmp_path_factory):
 
 def test_training_says_what_it_does_and_what_to_type_next(run):
     out, said = run
-    assert "accuracy" in said.stdout and f"Next: arcwise embed '{out}' digits --out" in said.stdout
+    assert "accuracy" in said.stdout and f"Next: arcwise evaluate '{out}', or" in said.stdout
     assert "arcface:m=0.3,s=8 · 10 classes" in said.stderr and "images/s" in said.stderr and "left" in said.stderr
     assert "epoch   3  test accuracy" in said.stderr and "nearest other" in said.stderr
     assert Run.open(out).about["seed"] == 4

@@ -85,7 +85,7 @@ def test_size_and_channels_are_as_asked():
     ("config", "says"),
     [
         ({"source": "mnits"}, "did you mean 'mnist'"),
-        ({"source": "./cats"}, "written folder:./cats"),
+        ({"source": "./cats"}, "no such folder; one of yours is folder:PATH"),
         ({"source": "folder:"}, "say which folder"),
         ({"source": "folder:/nowhere"}, "there is no folder /nowhere"),
         ({"source": "digits:5"}, "classes are chosen as in digits"),

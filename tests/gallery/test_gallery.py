@@ -280,7 +280,7 @@ def test_nobody_is_taken_for_a_namesake_when_embedded_anew(tmp_path):
         Image.fromarray(photos(at, 1)[0, ..., 0]).save(tmp_path / name / "img" / "1.png")
     made = Gallery.create(tmp_path / "g", Tiles(), thresholds=[threshold()])
     made.add_many({"ada": [tmp_path / "X/img/1.png"], "bob": [tmp_path / "Y/img/1.png"]})
-    with pytest.raises(ArcwiseError, match="the image of bob .* is not in"):
+    with pytest.raises(ArcwiseError, match=r"the image of bob .* is not in"):
         made.reembed(Tiles("turned"), folder=tmp_path / "X")
     assert made.identify(photos(1, 1)[0]).name == "bob"
     assert made.reembed(Tiles("turned"), folder=tmp_path) == 2

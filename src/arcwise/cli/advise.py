@@ -21,7 +21,17 @@ def whole_number(_: object, tokens: Sequence[Token]) -> int:
         raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
 
 
+def share(_: object, tokens: Sequence[Token]) -> float:
+    """A share as a number, or in percent."""
+    text = tokens[0].value.strip()
+    try:
+        return float(text.removesuffix("%")) / 100.0 if text.endswith("%") else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no share: write 0.001, or 0.1%") from None
+
+
 Whole = Annotated[int, Parameter(converter=whole_number)]
+Share = Annotated[float, Parameter(converter=share)]
 
 
 def advise_command(*, classes: Whole, dim: Whole, per_class: list[Whole] | None = None, json_: bool = False) -> None:

@@ -7,9 +7,10 @@ import shlex
 import sys
 from pathlib import Path
 
+from arcwise.cli.advise import Share
 from arcwise.cli.embed import work_for
 from arcwise.cli.progress import Counter, image_text
-from arcwise.errors import ArcwiseError, note
+from arcwise.errors import ArcwiseError, note, number_in
 
 
 def calibrate_command(
@@ -17,7 +18,7 @@ def calibrate_command(
     /,
     *,
     on: list[str],
-    far: float = 1e-3,
+    far: Share = 1e-3,
     few_identities: bool = False,
     allow_overlap: bool = False,
     device: str = "auto",
@@ -53,6 +54,7 @@ def calibrate_command(
     from arcwise.overlap import OverlapWatch, trained_on
     from arcwise.records.thresholds import keep_threshold, read_thresholds, thresholds_file
 
+    number_in("far", far, 1e-12, 0.5)
     place = thresholds_file(model)
     read_thresholds(place)  # somebody else's file is refused before any work is done
     encoder = load_encoder(model, device=device)
@@ -86,4 +88,6 @@ def calibrate_command(
         f"{tar}; {record.impostor_pairs:,} impostor and {record.genuine_pairs:,} genuine pairs of {record.images:,} "
         f"images\n\n{place} holds it."
     )
-    print(f"Next: arcwise verify {shlex.quote(str(model))} A.jpg B.jpg")
+    named = shlex.quote(str(model))
+    print(f"A gallery of this model takes it over with: arcwise gallery calibrate PLACE --model {named}")
+    print(f"Next: arcwise verify {named} A.jpg B.jpg")

@@ -166,6 +166,7 @@ def refuse_places(out: Path, model: Path, part: str) -> None:
         raise ArcwiseError(f"there is no folder {out.parent}: make it first, or choose another --out.")
     if whole.is_dir():
         raise ArcwiseError(f"{out} is a folder: name a file, such as {out / 'embeddings.safetensors'}.")
+    refuse_other_ending(out)
     if whole.exists() and not is_embeddings(whole):
         raise ArcwiseError(f"{out} is there and holds no embeddings: choose another --out.")
     for folder in whole.parents:
@@ -181,6 +182,12 @@ def refuse_places(out: Path, model: Path, part: str) -> None:
                 f"{out} is what {run.path} is measured by: only its own model's --part {whole.stem} belongs there. "
                 f"Choose another name, such as {whole.with_name('all.safetensors')}."
             )
+
+
+def refuse_other_ending(out: Path) -> None:
+    """Raises where a file would say that it is something else than embeddings in safetensors."""
+    if out.suffix != ".safetensors":
+        raise ArcwiseError(f"embeddings are written as safetensors: {out.stem or 'all'}.safetensors, for example.")
 
 
 def is_trainings_own(out: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,9 @@ def export_command(
     embedder = Embedder.load(model)
     work = images_to_compare(embedder, model, on, data_dir)
     some = np.unique(np.linspace(0, len(work) - 1, min(len(work), COMPARED)).round().astype(np.int64))
-    pixels, _, _ = work.read(some)
+    pixels, _, broken = work.read(some)
+    for row, reason in broken.items():
+        print(f"skipped {work.keys[row]}: {reason}", file=sys.stderr)
     done = export_model(embedder, out, pixels, precision=precision, thresholds=known, licence=licence)
     kept = len(done.encoder.thresholds)
     print(f"{out}: {byte_text(out.stat().st_size)}, {precision}, {embedder.dim} dimensions, fingerprint "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
+from arcwise.cli.advise import Share
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.data.folder import counted
 from arcwise.errors import ArcwiseError
@@ -128,7 +129,7 @@ def identify_people(
     /,
     *,
     tags: list[str] | None = None,
-    far: float | None = None,
+    far: Share | None = None,
     threshold: float | None = None,
     model: Path | None = None,
     device: str = "auto",
@@ -181,7 +182,7 @@ def verify_person(
     /,
     *,
     name: str,
-    far: float | None = None,
+    far: Share | None = None,
     threshold: float | None = None,
     model: Path | None = None,
     device: str = "auto",
@@ -298,7 +299,7 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
         print("How often strangers are taken for somebody is not known: no threshold was calibrated.")
         return
     print("\n enrolled   strangers taken for somebody (estimated)")
-    now = {max(1, found["compared"]): "  <- now"}
+    now = {found["compared"]: "  <- now"}
     if found["compared"] > found["identities"]:
         now = {
             found["identities"]: "  <- now at least, if the templates of an identity match together",
@@ -306,7 +307,7 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
         }
     for size, rate in found["false_positive"].items():
         here = now.get(int(size), "")
-        beyond = "  beyond what was calibrated" if int(size) > found["measured_up_to"] else ""
+        beyond = "  (beyond what was calibrated)" if int(size) > found["measured_up_to"] else ""
         print(f"{int(size):9,}   {rate_text(rate):>10}{here}{beyond}")
 
 
@@ -321,9 +322,11 @@ def export_gallery(place: str, out: Path, /) -> None:
     out
         The file, which is not overwritten.
     """
+    from arcwise.cli.embed import refuse_other_ending
     from arcwise.gallery import Gallery
     from arcwise.records.folders import refuse_new_file
 
+    refuse_other_ending(out)
     refuse_new_file(out)
     found = Gallery.open(place, None).embeddings()
     found.save(out)
@@ -419,17 +422,17 @@ def thresholds_of(model: Path, encoder: Any) -> list[Any]:
 
 def people_in(images: list[str]) -> dict[str, list[Path]]:
     """The images of a folder of folders, by the name of each folder."""
-    from arcwise.data.folder import list_images
+    from arcwise.data.folder import label_tables, list_images
 
     people: dict[str, list[Path]] = {}
     for one in images:
-        root = Path(one)
+        root = Path(one.removeprefix("folder:"))
         if not root.is_dir():
             raise ArcwiseError(f"{one} is no folder: say whose image it is with --name.")
         found = list_images(root)
-        if all(Path(file).parent == Path() for file in found.files) and not any(root.glob("*.csv")):
+        if all(Path(file).parent == Path() for file in found.files) and not label_tables(root):
             raise ArcwiseError(f"{one} holds images and no folders of people: say whose they are with --name.")
-        table, places = any(root.glob("*.csv")), dict[str, str]()
+        table, places = bool(label_tables(root)), dict[str, str]()
         for file, label in zip(found.files, found.labels, strict=True):
             place = label if table else Path(file).parts[0]
             if places.setdefault(label, place) != place:
@@ -444,7 +447,7 @@ def image_files(images: list[str]) -> list[Path]:
 
     out: list[Path] = []
     for one in images:
-        path = Path(one)
+        path = Path(one.removeprefix("folder:"))
         if path.is_dir():
             out += list(images_under(path))
         elif path.is_file():
@@ -477,7 +480,9 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
     rule = gallery.rule(far, threshold)
     if rule is None:
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
-    strangers = (
-        "" if rate is None else f" Of strangers at most some {rate_text(rate)} are taken for somebody who is enrolled."
+    if rate is None:
+        return rule.told()
+    return (
+        f"{rule.told()} Of strangers up to {rate_text(rate)} may be taken for somebody who is enrolled: an estimate, "
+        "as if each template were of another identity (arcwise gallery stats)."
     )
-    return rule.told() + strangers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,12 +48,20 @@ def make_command(
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
     from arcwise.pairs import make_pairs
+    from arcwise.trial import LEAST_IN_A_FOLD
 
     refuse_new_file(out)
     keys, y, names = labelled_keys(source, depth, data_dir)
     made = make_pairs(keys, y, names, n=n, folds=folds, seed=seed)
     made.save(out)
     print(f"{out}: {len(made):,} pairs in {made.folds} folds, of {len(names):,} identities")
+    few = len(names) // folds
+    if few < LEAST_IN_A_FOLD:
+        print(
+            f"note: a fold has {few} identities or so, and different ones are only paired within a fold: numbers from "
+            f"so few say little. Take --folds {max(1, len(names) // LEAST_IN_A_FOLD)}, or bring more identities.",
+            file=sys.stderr,
+        )
     print(f"Next: arcwise evaluate MODEL --pairs {shlex.quote(str(out))} --on {shlex.quote(source)}")
 
 

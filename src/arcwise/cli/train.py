@@ -143,10 +143,9 @@ def print_result(run: Run, *, as_json: bool) -> None:
     known = print_unseen(run)
     print(f"{'':10} {metrics['images']:,} images in {metrics['seconds']:.1f} s on {metrics['device']}")
     print(f"\n{run.path}{os.sep}model.safetensors is the model, result.json the numbers, journal.jsonl the way there.")
-    source, out = run.settings.data.source, run.path / "embeddings" / "all.safetensors"
-    embed = ["arcwise", "embed", str(run.path), source, "--out", str(out)]
-    evaluate = ["arcwise", "evaluate", str(run.path), "--only", "unseen-*"]
-    print(f"Next: {shlex.join(evaluate if known else embed)}")
+    evaluate = ["arcwise", "evaluate", str(run.path), *(["--only", "unseen-*"] if known else [])]
+    calibrate = ["arcwise", "calibrate", str(run.path), "--on", "SOURCE"]
+    print(f"Next: {shlex.join(evaluate)}, or a threshold for classes nobody has seen: {shlex.join(calibrate)}")
 
 
 UNSEEN_AT_ONCE = 20_000  # images of unseen classes at most that are judged at the end of training

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from arcwise.cli.advise import Share
 from arcwise.errors import ArcwiseError, number_in
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def verify_command(
     images: list[Path],
     /,
     *,
-    far: float | None = None,
+    far: Share | None = None,
     threshold: float | None = None,
     device: str = "auto",
     json_: bool = False,
@@ -87,7 +88,7 @@ def threshold_of(
     return found
 
 
-def how_to_calibrate(model: Path, far: float = 1e-3) -> str:
+def how_to_calibrate(model: Path, far: Share = 1e-3) -> str:
     """The command that makes a threshold."""
     return f"Make one with: arcwise calibrate {shlex.quote(str(model))} --on SOURCE --far {far:g}"
 

@@ -65,7 +65,7 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
         raise ArcwiseError(
             f"there is no folder {root}. Name yours with --data folder:PATH: a folder of images per class."
         )
-    tables = [path for path in sorted(root.glob("*.csv")) if visible(path.relative_to(root))]
+    tables = label_tables(root)
     if tables:
         return from_table(root, tables)
     every = [path.relative_to(root) for path in images_under(root)]
@@ -81,6 +81,21 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
         )
     files, labels = zip(*found, strict=True)
     return Listing(root, files, tuple(map(legible, labels)), tuple(notes))
+
+
+def label_tables(root: Path) -> list[Path]:
+    """The CSV files of a folder, but for tables of pairs, which may lie beside the images that they name."""
+    return [path for path in sorted(root.glob("*.csv")) if visible(path.relative_to(root)) and not is_of_pairs(path)]
+
+
+def is_of_pairs(path: Path) -> bool:
+    """Whether a CSV names pairs in its first row, as arcwise pairs make writes them."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1000).decode("utf-8-sig", errors="replace")
+    except OSError:
+        return False
+    return {"a", "b", "same"} <= {cell.strip().lower() for cell in first.split(",")}
 
 
 def legible(name: str) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -285,7 +286,9 @@ def with_places(raw: Raw, name: str) -> Raw:
 def no_source(text: str) -> ArcwiseError:
     """The error for a source that is not there; a path gets the right spelling."""
     if "/" in text or "." in text or Path(text).exists():
-        return ArcwiseError(f"{text!r} is no source. A folder of your own is written folder:{text}")
+        if not Path(text).exists():
+            return ArcwiseError(f"{text!r} is no source, and there is no such folder; one of yours is folder:PATH.")
+        return ArcwiseError(f"{text!r} is no source. A folder of your own is written {shlex.quote('folder:' + text)}")
     return unknown("source", text, SOURCES)
 
 

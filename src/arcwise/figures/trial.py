@@ -47,8 +47,8 @@ def draw_verification(found: Trial):
         few = min(10.0 / found.scores.impostor.total, 1.0)
         if few > smallest:
             left.axvspan(smallest, few, color="0.9", zorder=0)
-            words = "fewer than 10\nfalse acceptances"
-            left.annotate(words, (math.sqrt(smallest * few), 0.03), ha="center", fontsize=SMALL, color="0.4")
+            words = "grey: fewer than 10 false acceptances"
+            left.annotate(words, (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=SMALL, color="0.4")
         left.set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), title="ROC")
         left.set(xlabel="false accept rate", ylabel="true accept rate")
         plain_logarithm(left.xaxis)
@@ -71,11 +71,13 @@ def draw_rejection(found: Trial):
     with panels(1, widest=3.6, high=0.75) as (figure, (place,)):
         shares = [100 * share for share in found.rejection.shares]
         for values, colour, label in (
-            (found.rejection.error, COLOURS[0], "equal error of the rest"),
-            (found.rejection.missed, COLOURS[4], "missed at FAR 1 % of all"),
+            (found.rejection.error, COLOURS[0], "equal error rate of those that are left"),
+            (found.rejection.missed, COLOURS[4], "same, but below the threshold of FAR 1 %"),
         ):
             place.plot(shares, [100 * value for value in values], color=colour, marker="o", markersize=3, label=label)
-        place.set(xlabel="pairs rejected, shortest x first, %", ylabel="%", title="errors against rejection")
+        place.set(
+            xlabel="pairs turned away, shortest embeddings first, %", ylabel="%", title="errors against rejection"
+        )
         place.set_ylim(bottom=0)
         place.legend()
     return figure
@@ -91,7 +93,7 @@ def draw_ranks(found: Trial):
                        marker="o", markersize=3, capsize=2)  # fmt: skip
         place.set(xlabel="rank", ylabel="probes, %", title=f"among the best of {found.watch.identities:,} identities")
         place.set_xticks(ranks)
-        place.set_ylim(top=100.5)
+        place.set_ylim(top=max(100.5, 100 * max(one.mean + one.deviation for one in told) + 0.5))
     return figure
 
 
@@ -101,7 +103,13 @@ def draw_hardest(found: Trial):
     for pair, (a, b) in found.shown:
         frame = OWN_FRAME if pair.same else OTHER_FRAME
         words = f"{math.degrees(math.acos(max(-1.0, min(1.0, pair.cosine)))):.1f}°"
-        rows[pair.same] += [Picture(a, words, frame), Picture(b, "", frame)]
+        rows[pair.same].append(Picture(side_by_side(a, b), words, frame))
     titles = ["different,\nmost alike", "the same,\nleast alike"]
     kept = [(row, title) for row, title in zip(rows, titles, strict=True) if row]
-    return draw_pictures([row for row, _ in kept], titles=[title for _, title in kept], side=0.55)
+    return draw_pictures([row for row, _ in kept], titles=[title for _, title in kept], side=1.05)
+
+
+def side_by_side(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Two images as one, with a white line between them."""
+    gap = np.full((len(a), max(1, len(a) // 16), a.shape[2]), 255, np.uint8)
+    return np.concatenate([a, gap if a.shape[2] > 1 else 0 * gap, b], axis=1)

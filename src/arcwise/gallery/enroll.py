@@ -95,7 +95,7 @@ def images_again(every: Templates, folder: str | Path | None) -> list[Any]:
     first = lacking[0]
     if folder is None:
         raise ArcwiseError(
-            f"the image of {every.name[first]} ({every.key[first]}) was not kept: name the folder that the images are in."
+            f"the image of {every.name[first]} ({every.key[first]}) was not kept: name the folder that images are in."
         )
     there = {content_hash(path.read_bytes()): path for path in images_under(Path(folder))}
     out: list[Any] = list(every.images) or [None] * len(every)

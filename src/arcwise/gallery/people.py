@@ -25,6 +25,10 @@ from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_fold
 from arcwise.records.gallery import MATCHES, Enrolled, GalleryCard, Match, Templates, refuse_name, refuse_tags
 from arcwise.records.thresholds import latest, pick_threshold
 
+TAKEN_OVER = (
+    "Make one with: arcwise calibrate MODEL --on SOURCE, and take it over with: arcwise gallery calibrate PLACE "
+    "--model MODEL"
+)
 SCALES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -264,11 +268,12 @@ class Gallery:
                 raise ArcwiseError("far picks a calibrated threshold, and threshold names one: give one of them.")
             number_in("threshold", threshold, -1.0, 1.0, why="It is a cosine.")
             return None
-        found = pick_threshold(self.card.thresholds, self.card.model, far=far)
+        try:
+            found = pick_threshold(self.card.thresholds, self.card.model, far=far)
+        except ArcwiseError as error:
+            raise ArcwiseError(f"in the gallery {str(error).partition('. ')[0]}. {TAKEN_OVER}") from None
         if found is None and far is not None:
-            raise ArcwiseError(
-                "no threshold was calibrated for this gallery's model: arcwise calibrate MODEL --on SOURCE"
-            )
+            raise ArcwiseError(f"no threshold was calibrated for this gallery's model. {TAKEN_OVER}")
         return found
 
     @staticmethod
