@@ -120,9 +120,9 @@ def show(kept: Path) -> None:
         print("| --- |" + " ---: |" * len(REPORTED))
         best = {kind: best_scale(found, kind) for kind in ("softmax", "normface", "arcface")}
         for head in found["heads"]:
-            mark = " **best s**" if head in best.values() and ":" in head else ""
+            mark = "**" if head in best.values() and ":" in head else ""
             row = [cell(spread(values(found, head, number))) for number in REPORTED]
-            print(f"| {arcwise.head_from(head, 2, 2).spec.label}{mark} | " + " | ".join(row) + " |")
+            print(f"| {mark}{arcwise.head_from(head, 2, 2).spec.label}{mark} | " + " | ".join(row) + " |")
         for other in ("softmax", "normface"):
             told = []
             for number in REPORTED:
@@ -145,17 +145,17 @@ def draw(every: dict[str, Any], path: Path) -> None:
         plain = spread(values(found, "softmax", CHOSEN_BY))
         place.axhline(100 * plain.mean, color="#999999", linewidth=1.5)
         place.axhspan(*(100 * (plain.mean + sign * plain.deviation) for sign in (-1, 1)), color="#999999", alpha=0.2)
-        place.annotate("softmax", (1.0, 100 * plain.mean), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+        place.annotate("softmax", (0.02, 100 * plain.mean), xycoords=("axes fraction", "data"), va="bottom",
                        color="0.35", fontsize=9)  # fmt: skip
         for kind, colour, title in (
             ("normface", "#E69F00", "NormFace"),
-            ("arcface", "#0072B2", f"ArcFace m = {one.m:g}"),
+            ("arcface", "#0072B2", "ArcFace"),
         ):
             mine = [head for head in found["heads"] if head.partition(":")[0] == kind]
             told = [spread(values(found, head, CHOSEN_BY)) for head in mine]
             mean, off = ([100 * getattr(v, key) for v in told] for key in ("mean", "deviation"))
             place.errorbar(one.scales, mean, off, color=colour, marker="o", markersize=4, capsize=2, label=title)
-        place.set(title=f"{name}: classes {one.reported}", xlabel="scale s", xscale="log")
+        place.set(title=f"{name} {one.reported}, margin {one.m:g}", xlabel="scale s", xscale="log")
         place.set_xticks(one.scales, [str(s) for s in one.scales])
         place.minorticks_off()
         place.set_ylim(bottom=0)

@@ -492,6 +492,8 @@ def test_letters_of_every_figure_are_at_least_seven_points_at_their_printed_size
         printed = min(1.0, PAGE / drawing.figure.get_figwidth())
         sizes = [text.get_fontsize() for text in drawing.figure.findobj(Text) if text.get_text().strip()]
         assert sizes and min(sizes) * printed >= 7.0, drawing.name
+        box, (wide, high) = drawing.figure.get_tightbbox(), drawing.figure.get_size_inches()
+        assert box.x0 > -0.05 and box.y0 > -0.05 and box.x1 < wide + 0.05 and box.y1 < high + 0.05, drawing.name
         words = [text.get_text() for text in drawing.figure.findobj(Text)]
         assert not any("mathdefault" in word or "$" in word for word in words), drawing.name
         plt.close(drawing.figure)

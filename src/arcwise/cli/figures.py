@@ -14,6 +14,7 @@ WHY_NOT = {
     "circle": "it needs embeddings of two dimensions (--set model.dim=2)",
     "confidence": "it needs embeddings of two dimensions (--set model.dim=2)",
     "sample": "it needs embeddings of two dimensions (--set model.dim=2) and at most twelve classes",
+    "embeddings": "embeddings of three dimensions are drawn as they are (--only sphere)",
     "sphere": "it needs embeddings of three dimensions (--set model.dim=3)",
     "dunn-epochs": "it needs snapshots (--set train.snapshots=true)",
     "training": "it needs a journal with at least two evaluations",

@@ -52,7 +52,7 @@ FIGURES: dict[str, Illustration] = {
     "schematic": Illustration("method", eight_classes, "the idea in a sketch"),
     "samples": Illustration("data", samples, "some of the images"),
     "circle": Illustration("embeddings", unit_circle, "where directions fall on the circle", True),
-    "sphere": Illustration("embeddings", unit_sphere, "directions on the sphere"),
+    "sphere": Illustration("first", unit_sphere, "directions on the sphere"),
     "sample": Illustration("embeddings", one_sample, "one image and its logits under each head", True),
     "angles": Illustration("embeddings", angle_histograms, "angles to the own and the nearest other centre", True),
     "confidence": Illustration("embeddings", confidence_surface, "how sure each head is over the plane", True),

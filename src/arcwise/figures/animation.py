@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import LISTED, SCREEN_STYLE, class_colour, name_at, panels
+from arcwise.figures.canvas import CLASS_COLOURS, LISTED, SCREEN_STYLE, class_colour, make_room, name_at, panels
 from arcwise.figures.sphere import View, cap_rim, draw_globe, frame
 from arcwise.packing import largest_smallest_angle
 from arcwise.records import Embeddings
@@ -17,13 +17,29 @@ from arcwise.records import Embeddings
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-COLOURS_KEPT = 64
 MILLISECONDS = 90
 ORBIT = 30  # frames in which a sphere turns on after the last epoch
 
 
+def film_colours() -> list[tuple[int, int, int]]:
+    """64 colours: greys, and every class's in five strengths on white, so that classes stay apart in a GIF."""
+    greys = [(level, level, level) for level in (0, 26, 51, 77, 102, 128, 153, 170, 187, 204, 217, 230, 242, 255)]
+    strengths = (0.15, 0.35, 0.6, 0.8, 1.0)
+    return [*greys, *(on_white(colour, strength) for colour in CLASS_COLOURS for strength in strengths)]
+
+
+def on_white(colour: str, strength: float) -> tuple[int, int, int]:
+    """A colour as it looks when it is drawn on white with that opacity.
+
+    >>> on_white("#ff0000", 0.5)
+    (255, 128, 128)
+    """
+    red, green, blue = (round(255 - strength * (255 - int(colour[i : i + 2], 16))) for i in (1, 3, 5))
+    return red, green, blue
+
+
 class Track(NamedTuple):
-    """One head's snapshots, epoch by epoch, with the words in its corner; `extent` fixes the axes.
+    """One head's snapshots, epoch by epoch, with the words above it; `extent` fixes the axes.
 
     In three dimensions `extent` is what samples are divided by, and 0 puts them on the sphere.
     """
@@ -51,7 +67,8 @@ class Movie(NamedTuple):
         """All frames in one palette; the last one stays for two seconds."""
         from PIL import Image
 
-        palette = self.frames[-1].quantize(COLOURS_KEPT, method=Image.Quantize.MEDIANCUT)
+        palette = Image.new("P", (1, 1))
+        palette.putpalette([value for colour in film_colours() for value in colour])
         small = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in self.frames]
         buffer = io.BytesIO()
         times = [MILLISECONDS] * (len(small) - 1) + [2000]
@@ -93,6 +110,10 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
             (flat_stage if flat else round_stage)(place, track) for place, track in zip(axes, tracks, strict=True)
         ]
         figure.set_dpi(90)
+        for stage in stages:
+            stage.show(moments[0], View())
+        make_room(figure)
+        figure.set_layout_engine("none")  # panels keep their places from frame to frame
         for at, moment in enumerate(moments):
             view = View(azimuth=-60.0 + turn * at / max(len(moments) - 1, 1))
             for stage in stages:
@@ -128,8 +149,7 @@ class Stage:
         for c in self.classes if self.named else ():
             name_at(axes, (0.0, 0.0), track.snapshots[0].names[c], fontsize=11, zorder=5)
         self.names = list(axes.texts)
-        self.words = axes.text(0.02, 0.98, "", transform=axes.transAxes, va="top", fontsize=10.5,
-                               bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0})  # fmt: skip
+        self.words = axes.text(0.5, 1.01, "", transform=axes.transAxes, ha="center", va="bottom", fontsize=10.5)
 
     def state(self, moment: float) -> tuple[np.ndarray, np.ndarray | None, str]:
         """Samples and centres between two snapshots, and the words of the last one reached."""
@@ -211,11 +231,13 @@ class RoundStage(Stage):
 def flat_stage(axes: Any, track: Track) -> FlatStage:
     """A plane for 2-D embeddings."""
     e = track.extent
-    axes.set(xlim=(-e, e), ylim=(-e, e), aspect="equal", title=track.title)
+    axes.set(xlim=(-e, e), ylim=(-e, e), aspect="equal")
+    axes.set_title(track.title, pad=22)
     return FlatStage(axes, track, 1)
 
 
 def round_stage(axes: Any, track: Track) -> RoundStage:
     """A sphere for 3-D embeddings."""
-    frame(axes, track.title)
+    frame(axes, "")
+    axes.set_title(track.title, pad=22)
     return RoundStage(axes, track, 2)

@@ -91,7 +91,7 @@ def panels(
     """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed.
 
     Together they are as wide as a page, or narrower where each would be wider than `widest` inches; a panel's height is
-    `high` times its width.
+    `high` times its width, and more where its words need it.
     """
     import matplotlib.pyplot as plt
 
@@ -105,6 +105,18 @@ def panels(
         for extra in flat[count:]:
             extra.remove()
         yield figure, flat[:count]
+        make_room(figure)
+
+
+def make_room(figure: Figure) -> None:
+    """Makes a figure higher where a title or a label would stick out of it."""
+    for _ in range(3):
+        figure.draw_without_rendering()  # lays out
+        box, high = figure.get_tightbbox(), figure.get_figheight()
+        lacking = max(0.0, -box.y0) + max(0.0, box.y1 - high)
+        if lacking < 0.01:
+            return
+        figure.set_figheight(high + lacking + 0.02)
 
 
 TOLD_APART = len(CLASS_COLOURS)  # classes that have a colour of their own
@@ -207,12 +219,25 @@ def plain_logarithm(axis: Any) -> None:
 
     low, high = sorted(axis.get_view_interval())
     few = low > 0 and high / low < 100
-    locator = LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12)
+    locator = LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if high < 1e5 * low else 4)
     shown = [tick for tick in locator.tick_values(low, high) if low <= tick <= high] if low > 0 else [1.0, 2.0]
     axis.set_major_locator(locator if len(shown) > 1 else MaxNLocator(4))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: power_text(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def power_text(value: float) -> str:
+    """A number as it is read on an axis: small powers of ten with their exponent above.
+
+    >>> power_text(0.001), power_text(1e-6)
+    ('0.001', '10⁻⁶')
+    """
+    if 1e-3 <= abs(value) < 1e5 or value <= 0:
+        return f"{value:g}"
+    digits, _, power = f"{value:.0e}".partition("e")
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{'' if digits == '1' else digits + '·'}10{raised}"
 
 
 def figure_bytes(figure: Figure, kind: str = "png", *, close: bool = True, dpi: int = 300) -> bytes:

@@ -130,7 +130,9 @@ def draw_centres(axes: Axes, w: np.ndarray, extent: float) -> None:
 
 
 def embedding_plane(about: Subject) -> Iterator[Depiction]:
-    """2-D embeddings as they are, or the first two principal components."""
+    """2-D embeddings as they are, or the first two principal components; three dimensions have the sphere."""
+    if about.dim == 3:
+        return
     shown = [
         plane_panel(about, head) if about.dim == 2 else projected_panel(about, head) for head in shown_heads(about)
     ]

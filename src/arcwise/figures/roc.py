@@ -36,7 +36,7 @@ def draw_roc(shown: list[RocPanel]) -> Figure:
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
         axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title="ROC")
         plain_logarithm(axes[0].xaxis)
-        axes[0].legend(loc="lower right")
+        axes[0].legend(loc="best")
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
                 (panel.impostor, COLOURS[4], "different"),

@@ -75,7 +75,7 @@ def draw_logits(axes: Axes, panel: SamplePanel) -> None:
         axes.bar_label(bars, fmt="%.1f", fontsize=SMALL)
     if panel.with_margin is not None:
         axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=0.8)
-        axes.set_xlabel(f"hatched: the loss is told {panel.with_margin:.1f}", fontsize=SMALL)
+        axes.set_xlabel(f"hatched: what the\nloss is told, {panel.with_margin:.1f}", fontsize=SMALL)
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.set(xticks=places, xticklabels=panel.names)
     axes.margins(y=0.18)

@@ -70,7 +70,7 @@ def scale_sweep(about: Subject) -> Iterator[Depiction]:
         return
     shown = [
         SweepPanel(
-            textwrap.fill(panel_title(name), 34),
+            textwrap.fill(panel_title(name), 27),
             sweep_lines(about, name),
             softmax_level(about, name),
             name in LOGARITHMIC,

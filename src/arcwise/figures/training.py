@@ -60,6 +60,8 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                 )
             if panel.logarithmic and any(worth_drawing(curve.values).any() for curve in panel.curves):
                 place.set_yscale("log")
+                if panel.lines:  # room for what is written above the highest
+                    place.set_ylim(top=max(place.get_ylim()[1], 6.0 * max(value for value, _ in panel.lines)))
                 plain_logarithm(place.yaxis)
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
             place.xaxis.get_major_locator().set_params(integer=True)

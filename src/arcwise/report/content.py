@@ -191,8 +191,9 @@ def basis(about: Subject) -> str:
             f"{len(unseen):,} of {count_of(len(unseen.names), 'class', 'classes')} that took no part in training"
         )
     same = " For a given seed every head begins with the same network and meets the images in the same order."
+    picture = "sphere" if about.dim == 3 else "embeddings"
     return (
-        f"[[embeddings]] shows the test images under each head, [[first]] the main numbers. They rest on {seeds}; "
+        f"[[{picture}]] shows the test images under each head, [[first]] the main numbers. They rest on {seeds}; "
         f"{listed(parts)}.{same if len(counts) > 1 else ''}"
     )
 

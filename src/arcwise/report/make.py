@@ -161,7 +161,7 @@ def animation_track(about: Subject, head: str, part: str) -> Track | None:
         facts = e.about or {}
         told = facts.get("accuracy")
         accuracy = f"accuracy {told:.2%}" if isinstance(told, float | int) else "accuracy unknown"
-        words.append(f"epoch {facts.get('epoch', '?')}\n{accuracy}\nDunn {indices[MAIN_DUNN]:.2f}")
+        words.append(f"epoch {facts.get('epoch', '?')}, {accuracy}, Dunn {indices[MAIN_DUNN]:.2f}")
     last = found[-1]
     free = last.dim == 2 or about.specs[head].linear
     centres = [None if (one := about.centres_at(head, e)) is None else one.w for e in found]
