@@ -183,6 +183,51 @@ def test_all_templates_as_embeddings(people, tmp_path):
 # ------------------------------------------------------------------------------------ of a folder alone
 
 
+def test_a_copy_answers_the_same_and_goes_on_where_it_was_stopped(people, place, tmp_path, monkeypatch):
+    monkeypatch.setattr("arcwise.gallery.people.IN_ONE_COMMIT", 2)
+    people.add("ada", photos(1, 5)[-1:])  # enrolled after the others
+    told: list[int] = []
+
+    def stop(done, total):
+        told.append(done)
+        assert total == 7
+        if len(told) == 2:
+            raise KeyboardInterrupt
+
+    elsewhere = tmp_path / "elsewhere"
+    with pytest.raises(KeyboardInterrupt):
+        people.copy_to(elsewhere, tell=stop)
+    assert Gallery.open(place, Tiles()).copy_to(elsewhere) == 3 and told == [2, 4]
+    other = Gallery.open(elsewhere, Tiles())
+    assert other.list() == people.list() and other.card.thresholds == people.card.thresholds
+    before, after = people.embeddings(), other.embeddings()
+    assert np.array_equal(before.x, after.x) and before.keys == after.keys and before.y.tolist() == after.y.tolist()
+    for image in (*photos(1, 2), *photos(2, 2), *photos(77, 2)):
+        assert other.identify(image)[:-2] == people.identify(image)[:-2]
+    assert people.copy_to(elsewhere) == 0
+    with pytest.raises(ArcwiseError, match="is this gallery"):
+        people.copy_to(place)
+
+
+def test_a_copy_says_what_would_not_be_the_same(tmp_path):
+    pytest.importorskip("milvus_lite")
+    made = Gallery.create(tmp_path / "people", Tiles(), match="mean")
+    made.add("ada", photos(1, 2))
+    served = f"milvus:{tmp_path / 'some.db'}/people"
+    with pytest.raises(ArcwiseError, match="matches by mean, one in Milvus by the best template"):
+        made.copy_to(served)
+    Gallery.create(served, Tiles())
+    assert made.copy_to(served) == 2
+    Gallery.create(tmp_path / "others", Tiles("turned"))
+    with pytest.raises(ArcwiseError, match="of another model"):
+        made.copy_to(tmp_path / "others")
+    kept = Gallery.create(tmp_path / "kept", Tiles(), keep_images=True)
+    kept.add("ada", photos(1, 2))
+    assert kept.copy_to(tmp_path / "again") == 2
+    again = Gallery.open(tmp_path / "again", None)
+    assert again.card.keep_images and again.reembed(Tiles("turned")) == 2
+
+
 @pytest.mark.parametrize("match", ["mean", "weighted"])
 def test_an_identity_may_be_the_mean_of_its_templates(tmp_path, match):
     made = Gallery.create(tmp_path / "g", Tiles(), match=match, thresholds=[threshold()])

@@ -334,6 +334,31 @@ def export_gallery(place: str, out: Path, /) -> None:
     print(f"Next: arcwise evaluate {quote(str(out))}")
 
 
+@gallery_app.command(name="copy")
+def copy_gallery(place: str, to: str, /) -> None:
+    """Copy everybody to another place, from a folder to Milvus or back: the same answers there.
+
+    What is there already is passed over, so that the same command goes on where it was stopped.
+
+    Parameters
+    ----------
+    place
+        The gallery.
+    to
+        A new folder, milvus://HOST:19530/NAME, or a gallery of the same model.
+    """
+    from arcwise.gallery import Gallery
+
+    gallery, counter = Gallery.open(place, None), Counter(lambda n: counted(n, "template"))
+    total = sum(one.templates for one in gallery.list())
+    count = gallery.copy_to(to, tell=lambda done, total: counter("copying", done, total))
+    print(f"{to}: {counted(count, 'template')} copied"
+          + (f", {total - count:,} passed over that were there already" if total > count else ""))  # fmt: skip
+    if gallery.card.keep_images and not Gallery.open(to, None).card.keep_images:
+        print("Images were left out: that gallery keeps none.")
+    print(f"Next: arcwise gallery stats {quote(to)}")
+
+
 @gallery_app.command(name="reembed")
 def reembed_gallery(
     place: str, folder: Path | None = None, /, *, model: Path, device: str = "auto"

@@ -64,6 +64,12 @@ def batches_of(works: dict[str, ToEmbed]) -> Iterator[list[str]]:
         yield names
 
 
+def runs_of_names(every: Templates) -> list[Templates]:
+    """Templates in their order, cut wherever another name begins."""
+    starts = [row for row in range(len(every)) if not row or every.name[row] != every.name[row - 1]]
+    return [every.take(np.arange(a, b)) for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
+
+
 def is_one(images: Any) -> bool:
     """Whether one image was handed over rather than a list of them."""
     many = isinstance(images, list | tuple | set | ToEmbed | Images)

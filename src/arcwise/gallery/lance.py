@@ -42,7 +42,7 @@ class LanceStore:
     exact = True
 
     def __init__(self, folder: Path):
-        self.folder = folder
+        self.folder, self.place = folder, str(folder.resolve())
 
     # -------------------------------------------------------------------------------- what it is
 

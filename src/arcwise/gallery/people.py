@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from arcwise.data.images import pixel_hash
 from arcwise.embed import Counting, embed, watched, work_of
 from arcwise.errors import ArcwiseError, name_list, number_in, one_of, unknown
-from arcwise.gallery.enroll import batches_of, images_again, is_one, templates_of
+from arcwise.gallery.enroll import IN_ONE_COMMIT, batches_of, images_again, is_one, runs_of_names, templates_of
 from arcwise.gallery.held import Held, held_of, joined_templates, match_of, named, unit_of
 from arcwise.gallery.lance import LanceStore, new_table_name
 from arcwise.gallery.milvus import MilvusStore
@@ -64,19 +64,12 @@ class Gallery:
         mean `weighted` by length, which many margins make a sign of quality.
         """
         one_of("match", match, MATCHES)
-        store = store_at(place)
-        if isinstance(store, LanceStore):
-            claim_folder(store.folder, "gallery")
-        if store.exists():
-            raise ArcwiseError(f"{place} is a gallery already: arcwise gallery add {place} FOLDER")
         mine = tuple(latest(one for one in thresholds if one.model == model.fingerprint))
-        made = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         card = GalleryCard(
             model=model.fingerprint, dim=model.dim, table=new_table_name(), match=match, keep_images=keep_images,
-            thresholds=mine, hint=hint, created=made,
+            thresholds=mine, hint=hint, created=now(),
         )  # fmt: skip
-        store.create(card)
-        return cls(store, model)
+        return cls(new_store(place, card), model)
 
     @classmethod
     def open(cls, place: str | Path, model: Encoder | None) -> Gallery:
@@ -137,6 +130,7 @@ class Gallery:
                 templates_of(self.encoder, name, works[name], tags=tags, keep=keep, broken=broken) for name in names
             ]
             with self.store.holding():
+                self.refuse_other_models(self.encoder.fingerprint, self.card.model)
                 counts = self.append([part for part in parts if part is not None])
             added |= counts
             done += sum(len(works[name]) for name in names)
@@ -148,7 +142,6 @@ class Gallery:
 
     def append(self, parts: Sequence[Templates]) -> dict[str, int]:
         """Commits the templates of some identities, but for images that these have already; the store is held."""
-        self.refuse_other_models(self.encoder.fingerprint, self.card.model)
         there = self.known_templates([part.name[0] for part in parts])
         first = int(there.at.max(initial=-1)) + 1
         known = set(zip(there.name, there.digest.tolist(), strict=True))
@@ -161,7 +154,7 @@ class Gallery:
                 if (name, digest) not in known and digest not in seen:
                     seen.add(digest)
                     fresh.append(row)
-            counts[name] = len(fresh)
+            counts[name] = counts.get(name, 0) + len(fresh)
             if not fresh and part.tags and name in ids:
                 tagged[name] = part.tags[0]
             identity = ids.setdefault(name, uuid.uuid4().hex[:12])
@@ -336,6 +329,41 @@ class Gallery:
         self.forget()
         return len(fresh)
 
+    def copy_to(self, place: str | Path, *, tell: Counting | None = None) -> int:
+        """How many templates another gallery was given, which is made where there is none: the same answers elsewhere.
+
+        Names, tags, thresholds and the order of enrolment go along, images as far as they are kept there. What it has
+        already is passed over, so that a copy that was stopped goes on.
+        """
+        card, other = self.card, Gallery(store_at(place), None)
+        if other.store.place == self.store.place:
+            raise ArcwiseError(f"{place} is this gallery: name another place.")
+        if not other.store.exists():
+            served = isinstance(other.store, MilvusStore)
+            if served and card.match != "best":
+                raise ArcwiseError(
+                    f"this gallery matches by {card.match}, one in Milvus by the best template, and would answer "
+                    f"otherwise: if that is fine, make it with arcwise gallery create {place} --model MODEL, then copy."
+                )
+            kept = card.keep_images and not served
+            other.store = new_store(place, replace(card, table=new_table_name(), keep_images=kept, created=now()))
+        self.refuse_other_models(card.model, other.card.model)
+        every, done = self.every(images=other.card.keep_images), 0
+        for first in range(0, len(every), IN_ONE_COMMIT):
+            some = every.take(np.arange(first, min(first + IN_ONE_COMMIT, len(every))))
+            with other.store.holding():
+                done += sum(other.append(runs_of_names(some)).values())
+            if tell is not None:
+                tell(first + len(some), len(every))
+        other.take_thresholds(card.thresholds)
+        return done
+
+    def every(self, *, images: bool = False) -> Templates:
+        """All templates, in the order of enrolment; with the images that are kept."""
+        if isinstance(self.store, MilvusStore):
+            return self.store.read()
+        return self.store.read(images=True)[1] if images and self.card.keep_images else self.held().templates
+
     def take_thresholds(self, some: Iterable[CalibratedThreshold]) -> int:
         """How many thresholds of its model the gallery now bears."""
         with self.store.holding():
@@ -358,7 +386,7 @@ class Gallery:
 
     def embeddings(self) -> Embeddings:
         """All templates as embeddings: directions times lengths, labelled by identity."""
-        every = self.store.read() if isinstance(self.store, MilvusStore) else self.held().templates
+        every = self.every()
         names = tuple(dict.fromkeys(every.name))
         place = {name: at for at, name in enumerate(names)}
         y = np.array([place[name] for name in every.name], np.int64)
@@ -457,6 +485,22 @@ class Gallery:
         """The error for a name that nobody bears."""
         few = f" There are {name_list(tuple(there), 8)}." if there else " Nobody is enrolled."
         return ArcwiseError(f"nobody called {name!r} is enrolled.{few}")
+
+
+def new_store(place: str | Path, card: GalleryCard) -> LanceStore | MilvusStore:
+    """What keeps the templates of a new gallery at a place."""
+    store = store_at(place)
+    if isinstance(store, LanceStore):
+        claim_folder(store.folder, "gallery")
+    if store.exists():
+        raise ArcwiseError(f"{place} is a gallery already: arcwise gallery add {place} FOLDER")
+    store.create(card)
+    return store
+
+
+def now() -> str:
+    """The time, as it is written down."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
 def store_at(place: str | Path) -> LanceStore | MilvusStore:
