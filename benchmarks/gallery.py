@@ -7,7 +7,7 @@
 All contenders hold the same unit rows in one process and are asked in turn; times are medians of the rounds. arcwise
 answers exactly (best and second-best identity by float64 products), numpy and faiss's flat index by float32 products,
 faiss's SQ8 and usearch's own search approximately; how often the best row is the exact one is printed beside the time.
-`pip install faiss-cpu` brings the peer; without it its lines are left out.
+`pip install faiss-cpu usearch` brings the peers; without them their lines are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from arcwise.gallery.index import Index, searcher
+from arcwise.gallery.index import Index
 from arcwise.gallery.people import Gallery
 from arcwise.records import Preprocessing
 
@@ -83,13 +83,15 @@ def contenders(x: np.ndarray, owner: np.ndarray, folder: Path) -> dict[str, Sear
         return np.array([found[0].row for found in best])
 
     found: dict[str, Search] = {"arcwise, exact": ours, "numpy product": lambda q: (q @ x.T).argmax(axis=1)}
-    scan = searcher()
-    if scan is not None and index.small is not None:
+    if importlib.util.find_spec("usearch") is not None and index.small is not None:
+        from usearch.compiled import MetricKind  # pyright: ignore[reportMissingImports]
+        from usearch.index import search  # pyright: ignore[reportMissingImports]
+
         small = index.small
 
         def bytes_alone(q: np.ndarray) -> np.ndarray:
             shrunk = np.clip(np.rint(q / small.step), -127, 127).astype(np.int8)
-            return np.array([scan(small.bytes, one, 2)[0][0] for one in shrunk])
+            return search(small.bytes, shrunk, 2, MetricKind.IP, exact=True).keys.reshape(len(q), 2)[:, 0]
 
         found["usearch, int8 alone"] = bytes_alone
     if importlib.util.find_spec("faiss") is not None:

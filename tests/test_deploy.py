@@ -27,7 +27,7 @@ def listed():
 def test_the_list_holds_what_arcwise_depends_on_but_torch():
     text = (ROOT / "pyproject.toml").read_text()
     needed = set(re.findall(r'"([a-z0-9-]+)[>=]', text.partition("dependencies = [")[2].partition("]")[0]))
-    assert needed - {"torch"} <= set(listed()) and {"onnxruntime", "lancedb", "usearch"} <= set(listed())
+    assert needed - {"torch"} <= set(listed()) and {"onnxruntime", "lancedb", "numkong"} <= set(listed())
 
 
 @pytest.mark.slow

@@ -411,7 +411,7 @@ def test_threads_share_a_gallery(tmp_path):
 
 
 def test_a_large_gallery_is_searched_by_bytes_first_and_answers_the_same(tmp_path, monkeypatch):
-    pytest.importorskip("usearch")
+    pytest.importorskip("numkong")
     made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[threshold()])
     made.add_many({f"p{i}": photos(i, 3) for i in range(200)})
     images = np.concatenate([photos(i, 4)[-1:] for i in range(0, 200, 40)])

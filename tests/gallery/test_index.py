@@ -59,7 +59,7 @@ def test_whatever_finds_candidates_the_answer_is_that_of_a_loop(some, wanted):
 
 
 def test_bytes_are_used_and_mostly_decide(monkeypatch):
-    pytest.importorskip("usearch")
+    pytest.importorskip("numkong")
     random = np.random.default_rng(0)
     x = random.standard_normal((5000, 64)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -73,7 +73,7 @@ def test_bytes_are_used_and_mostly_decide(monkeypatch):
 
 
 def test_near_duplicates_are_looked_at_again_one_and_all():
-    pytest.importorskip("usearch")
+    pytest.importorskip("numkong")
     random = np.random.default_rng(0)
     one = random.standard_normal(32)
     x = one + 1e-6 * random.standard_normal((4000, 32))
@@ -94,14 +94,27 @@ def test_what_bytes_are_off_by_is_bounded():
     assert (off[plain] <= small.far).all() and len(small.odd) < 0.05 * len(x)
 
 
-def test_products_of_bytes_are_exact_in_as_many_dimensions_as_are_allowed():
-    usearch = pytest.importorskip("usearch.index")
-    assert usearch
-    rows = np.full((70, index.WIDEST_IN_BYTES), 127, np.int8)
+@pytest.mark.parametrize("d", [1, 63, 512, 4096])
+def test_products_of_bytes_are_exact(d):
+    pytest.importorskip("numkong")
+    products = index.byte_products()
+    assert products is not None
+    rows = np.full((70, d), 127, np.int8)
     rows[1:, 0] = np.arange(-1, -70, -1)
-    _, products = index.searcher()(rows, rows[0], 70)
-    wanted = np.sort(rows.astype(np.int64) @ rows[0].astype(np.int64))[::-1]
-    assert products.tolist() == wanted.tolist()
+    for queries in (rows[:1], rows[:2], -rows[:33]):
+        assert np.array_equal(products(rows, queries), rows.astype(np.int64) @ queries.T.astype(np.int64))
+
+
+@pytest.mark.parametrize("wrong", ["rounded", "raises", "as bytes"])
+def test_products_that_are_not_exact_are_not_used(wrong):
+    def products(rows, queries):
+        if wrong == "raises":
+            raise TypeError("called otherwise")
+        exact = rows.astype(np.int64) @ queries.T.astype(np.int64)
+        return exact.astype(np.float16 if wrong == "rounded" else np.int8)
+
+    assert not index.are_exact(products)
+    assert index.are_exact(lambda rows, queries: rows.astype(np.int64) @ queries.T.astype(np.int64))
 
 
 def test_many_queries_take_no_more_memory_than_a_block():

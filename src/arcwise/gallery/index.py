@@ -1,23 +1,27 @@
 """Exact search in memory: the best and the second-best identity by float64 dot products of the stored rows.
 
-Float32 products, and from some size on products of whole numbers of eight bits, find which rows could be among the
-best; how far either can be off is bounded, so that the few rows left open are looked at again in float64, and no other
-row could have won.
+Float32 products, and from some size on products of whole numbers of eight bits, bound the cosines of every group of
+rows from above. The rows of the groups that could hold one of the best are looked at again in float64; no other row
+could have won.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float32, Int, Int8
 
-SMALL_FROM = 200_000  # rows: from here on a scan of one byte a number is quicker, though it must be looked at again
-WIDEST_IN_BYTES = 1040  # dimensions in which the sum of such products is still exact in float32: 127^2 d < 2^24
-FIRST, MORE = 64, 1024  # rows that the scan is asked for, and when these do not decide
+SMALL_FROM = 50_000  # rows: from here on a look at one byte a number is much quicker, for a quarter more memory
 ODD = 0.001  # of the rows: those that bytes hold worst are kept aside and always looked at
-ROWS_A_BLOCK = 65_536  # rows of a block
+GROUP, ROWS_A_BLOCK = 32, 8192  # rows of a group, whose best product alone is kept, and of a block
+FIRST, MORE = 4, 8  # groups that are looked at first, and how many times as many while an identity is lacking
+TOO_MANY = 16  # where a sixteenth of all groups stays open after bytes, floats tell more
+TOPS_AT_ONCE = 2**25  # numbers: products of so many groups and queries are held
+Products = Callable[[Int8[np.ndarray, "m d"], Int8[np.ndarray, "b d"]], np.ndarray]
 
 
 class Found(NamedTuple):
@@ -30,7 +34,7 @@ class Found(NamedTuple):
 class SmallRows(NamedTuple):
     """The rows in bytes: x is near step * bytes, never further than `far`; rows that are, are listed as odd."""
 
-    bytes: np.ndarray
+    bytes: Int8[np.ndarray, "n d"]
     step: float
     far: float
     longest: float
@@ -51,8 +55,8 @@ class Index:
         self.x, self.owner = x, owner
         n, d = x.shape
         self.small: SmallRows | None = None
-        self.searcher = searcher() if small_from is not None and small_from <= n and d <= WIDEST_IN_BYTES else None
-        if self.searcher is not None:
+        self.byte_products = byte_products() if small_from is not None and small_from <= n else None
+        if self.byte_products is not None:
             self.small = in_bytes(x)
         # Sums of d products of numbers that were rounded once each  (Higham 2002, section 3.1); |x|, |q| <= 1 + 1e-6.
         self.doubt = (d + 4) * 2.0**-24 / (1.0 - (d + 4) * 2.0**-24) * 1.00001
@@ -69,64 +73,110 @@ class Index:
         self, q: Float32[np.ndarray, " d"], *, allowed: Bool[np.ndarray, " n"] | None = None, wanted: int = 2
     ) -> list[Found]:
         """The best row of each of the `wanted` best identities, best first; of equals the one enrolled first."""
-        if not len(self.x) or (allowed is not None and not allowed.any()):
-            return []
-        if self.small is not None:
-            found = self.by_bytes(q, allowed, wanted)
-            if found is not None:
-                return found
-        return self.by_floats(self.x @ q, q, allowed, wanted)
+        return self.best_of_many(q[None], allowed=allowed, wanted=wanted)[0]
 
     def best_of_many(
         self, queries: Float32[np.ndarray, "b d"], *, allowed: Bool[np.ndarray, " n"] | None = None, wanted: int = 2
     ) -> list[list[Found]]:
-        """The same for many queries: one product, in blocks of rows, then each query by itself."""
-        if len(queries) < 8 or not len(self.x):
-            return [self.best(q, allowed=allowed, wanted=wanted) for q in queries]
+        """The same for many queries, at little more than the cost of one."""
+        if not len(self.x) or (allowed is not None and not allowed.any()):
+            return [[] for _ in queries]
         out: list[list[Found]] = []
-        step = max(1, 2**28 // (4 * len(self.x)))
+        step = max(1, TOPS_AT_ONCE * GROUP // len(self.x))
         for start in range(0, len(queries), step):
             some = queries[start : start + step]
-            scores = some @ self.x.T
-            out += [self.by_floats(mine, q, allowed, wanted) for mine, q in zip(scores, some, strict=True)]
+            found = self.by_bytes(some, allowed, wanted) if self.small is not None else [None] * len(some)
+            left = [at for at, mine in enumerate(found) if mine is None]
+            told = dict(zip(left, self.by_floats(some[left], allowed, wanted), strict=True)) if left else {}
+            out += [told[at] if mine is None else mine for at, mine in enumerate(found)]
         return out
 
     # -------------------------------------------------------------------------------- which rows could be the best
 
     def by_floats(
-        self, scores: Float32[np.ndarray, " n"], q: Float32[np.ndarray, " d"], allowed: np.ndarray | None, wanted: int
-    ) -> list[Found]:
-        """From all rows' float32 products: those within twice their error of the last that is wanted."""
-        if allowed is not None:
-            scores[~allowed] = -np.inf
-        floor, left = math.inf, scores
-        for at in range(wanted):
-            row = int(left.argmax())
-            if left[row] == -np.inf:
-                break
-            floor = float(left[row])
-            if at + 1 < wanted:
-                left = np.where(self.owner == self.owner[row], np.float32(-np.inf), left)
-        rows = np.flatnonzero(scores >= floor - 2.0 * self.doubt)
-        return self.exactly(rows, q, wanted)
+        self, queries: Float32[np.ndarray, "b d"], allowed: np.ndarray | None, wanted: int
+    ) -> list[list[Found]]:
+        """From float32 products: a cosine is never more than `doubt` above its own."""
+        across = np.ascontiguousarray(queries.T)
+        tops = self.tops(lambda rows: self.x[rows] @ across, allowed, threads=1)
+        ceilings = tops.T.astype(np.float64) + self.doubt
+        found = [self.among(mine, q, allowed, wanted) for mine, q in zip(ceilings, queries, strict=True)]
+        return [mine for mine in found if mine is not None]
 
-    def by_bytes(self, q: Float32[np.ndarray, " d"], allowed: np.ndarray | None, wanted: int) -> list[Found] | None:
-        """From the scan of bytes, where it decides; None where too many rows are too close."""
-        small, scan = self.small, self.searcher
+    def by_bytes(
+        self, queries: Float32[np.ndarray, "b d"], allowed: np.ndarray | None, wanted: int
+    ) -> list[list[Found] | None]:
+        """From products of bytes, which are exact; None where too many rows stay open."""
+        small, products = self.small, self.byte_products
         assert small is not None
-        assert scan is not None
-        shrunk = np.clip(np.rint(q / small.step), -127, 127).astype(np.int8)
-        off = float(np.linalg.norm(q.astype(np.float64) - small.step * shrunk.astype(np.float64)))
-        error = small.far * 1.00001 + small.longest * off
-        for count in (FIRST, MORE):
-            rows, products = scan(small.bytes, shrunk, min(count, len(self.x)))
-            # No row that was not returned has a larger product than the last that was, and so no cosine above this.
-            ceiling = small.step**2 * float(products[-1]) + error if len(rows) < len(self.x) else -math.inf
-            rows = np.union1d(rows, small.odd)
-            found = self.exactly(rows if allowed is None else rows[allowed[rows]], q, wanted)
-            if len(found) == wanted and found[-1].score > ceiling:
-                return found
-        return None
+        assert products is not None
+        shrunk = np.clip(np.rint(queries / np.float32(small.step)), -127, 127).astype(np.int8)
+        off = np.linalg.norm(queries.astype(np.float64) - small.step * shrunk.astype(np.float64), axis=1)
+        tops = self.tops(lambda rows: products(small.bytes[rows], shrunk), allowed, threads=cores())
+        # |<x, q> - step^2 <bytes, shrunk>|  <=  |x - step bytes| |q| + |step bytes| |q - step shrunk|
+        error = small.far * 1.00001 + small.longest * off + 1e-9  # of which the last is what float64 rounds
+        ceilings = small.step**2 * tops.T.astype(np.float64) + error[:, None]
+        most = len(tops) // TOO_MANY + FIRST
+        return [
+            self.among(mine, q, allowed, wanted, always=small.odd, most=most)
+            for mine, q in zip(ceilings, queries, strict=True)
+        ]
+
+    def tops(self, products: Callable[[slice], np.ndarray], allowed: np.ndarray | None, *, threads: int) -> np.ndarray:
+        """The largest product in each group of rows, a column for each query."""
+
+        def of_block(start: int) -> np.ndarray:
+            rows = slice(start, min(start + ROWS_A_BLOCK, len(self.x)))
+            found = products(rows)
+            lowest = -np.inf if found.dtype.kind == "f" else np.iinfo(found.dtype).min
+            if allowed is not None:
+                found[~allowed[rows]] = lowest
+            short = -len(found) % GROUP
+            if short:
+                found = np.concatenate([found, np.full((short, found.shape[1]), lowest, found.dtype)])
+            return found.reshape(GROUP, -1, found.shape[1]).max(axis=0)
+
+        starts = range(0, len(self.x), ROWS_A_BLOCK)
+        if min(threads, len(starts)) == 1:
+            return np.concatenate([of_block(start) for start in starts])
+        with ThreadPoolExecutor(min(threads, len(starts))) as pool:
+            return np.concatenate(list(pool.map(of_block, starts)))
+
+    def rows_of(self, groups: Int[np.ndarray, " g"], allowed: np.ndarray | None) -> Int[np.ndarray, " m"]:
+        """The rows of some groups, those that are allowed: a block's groups take its rows in turn."""
+        block, place = np.divmod(groups, ROWS_A_BLOCK // GROUP)
+        here = np.minimum(len(self.x) - block * ROWS_A_BLOCK, ROWS_A_BLOCK)  # rows of the block
+        among = -(-here // GROUP)  # its groups
+        within = place + among * np.arange(GROUP)[:, None]
+        rows = (block * ROWS_A_BLOCK + within)[within < here]
+        return rows if allowed is None else rows[allowed[rows]]
+
+    def among(
+        self, ceilings: np.ndarray, q: np.ndarray, allowed: np.ndarray | None, wanted: int, *,
+        always: np.ndarray | None = None, most: int | None = None,
+    ) -> list[Found] | None:  # fmt: skip
+        """The best of a query out of the groups that their ceilings leave open; None where these are more than `most`.
+
+        What is found among a few groups is a floor: a group whose ceiling is below it holds none of the best.
+        """
+        count, found, near = FIRST, list[Found](), np.arange(len(ceilings))
+        kept = np.zeros(0, np.int64) if always is None else always if allowed is None else always[allowed[always]]
+        while len(found) < wanted and count < MORE * len(ceilings):
+            if count < len(ceilings):
+                near = np.argpartition(ceilings, -count)[-count:]
+            else:
+                near = np.arange(len(ceilings))
+            if most is not None and len(near) > most:
+                return None
+            found = self.exactly(np.union1d(self.rows_of(near, allowed), kept), q, wanted)
+            count *= MORE
+        floor = found[-1].score if len(found) == wanted else -np.inf
+        left = np.union1d(near, np.flatnonzero(ceilings >= floor))
+        if len(left) == len(near):
+            return found
+        if most is not None and len(left) > most:
+            return None
+        return self.exactly(np.union1d(self.rows_of(left, allowed), kept), q, wanted)
 
     def exactly(self, rows: Int[np.ndarray, " m"], q: Float32[np.ndarray, " d"], wanted: int) -> list[Found]:
         """The best row of each of the best identities among these rows, which rise, by float64 dot products."""
@@ -161,16 +211,37 @@ def in_bytes(x: Float32[np.ndarray, "n d"]) -> SmallRows:
     return SmallRows(small, step, far, longest, np.flatnonzero(off > far))
 
 
-def searcher() -> Any:
-    """A function from bytes, a query and a count to the rows with the largest products and these; None without it."""
+def byte_products() -> Products | None:
+    """Products of rows and queries in bytes, as exact whole numbers; None where nothing here makes them."""
     try:
-        from usearch.compiled import MetricKind
-        from usearch.index import search
+        import numkong
     except ImportError:
         return None
 
-    def largest(rows: np.ndarray, q: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        found = search(rows, q, count, MetricKind.IP, exact=True)
-        return found.keys.astype(np.int64), 1.0 - found.distances.astype(np.float64)
+    def products(rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        if len(queries) < 3:
+            return np.asarray(numkong.cdist(rows, queries, "dot"))
+        return np.asarray(numkong.dots_packed(rows, numkong.dots_pack(queries)))
 
-    return largest
+    return products if are_exact(products) else None
+
+
+def are_exact(products: Products) -> bool:
+    """Whether products of bytes come out as they are, in any size, the largest too: another version's may not."""
+    random = np.random.default_rng(0)
+    for d, largest in ((1, False), (77, False), (512, False), (1024, True)):
+        rows = random.integers(-127, 128, (19, d)).astype(np.int8)
+        if largest:
+            rows[:9], rows[9:] = 127, -127
+        wanted = rows.astype(np.int64) @ rows.T.astype(np.int64)
+        try:
+            if not all(np.array_equal(products(rows, rows[:b]), wanted[:, :b]) for b in (1, 2, 3, 7)):
+                return False
+        except Exception:  # a compiled package that is built or called otherwise: the floats do without
+            return False
+    return True
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
