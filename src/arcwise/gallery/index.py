@@ -162,10 +162,7 @@ class Index:
         count, found, near = FIRST, list[Found](), np.arange(len(ceilings))
         kept = np.zeros(0, np.int64) if always is None else always if allowed is None else always[allowed[always]]
         while len(found) < wanted and count < MORE * len(ceilings):
-            if count < len(ceilings):
-                near = np.argpartition(ceilings, -count)[-count:]
-            else:
-                near = np.arange(len(ceilings))
+            near = np.argpartition(ceilings, -count)[-count:] if count < len(ceilings) else np.arange(len(ceilings))
             if most is not None and len(near) > most:
                 return None
             found = self.exactly(np.union1d(self.rows_of(near, allowed), kept), q, wanted)
