@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import CLASS_COLOURS, LISTED, SCREEN_STYLE, class_colour, make_room, name_at, panels
+from arcwise.figures.canvas import (
+    CLASS_COLOURS,
+    LISTED,
+    SCREEN_STYLE,
+    class_colour,
+    grow_until_all_fits,
+    name_at,
+    panels,
+)
 from arcwise.figures.sphere import View, cap_rim, draw_globe, frame
 from arcwise.packing import largest_smallest_angle
 from arcwise.records import Embeddings
@@ -112,7 +120,7 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
         figure.set_dpi(90)
         for stage in stages:
             stage.show(moments[0], View())
-        make_room(figure)
+        grow_until_all_fits(figure)
         figure.set_layout_engine("none")  # panels keep their places from frame to frame
         for at, moment in enumerate(moments):
             view = View(azimuth=-60.0 + turn * at / max(len(moments) - 1, 1))

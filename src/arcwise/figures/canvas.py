@@ -105,10 +105,10 @@ def panels(
         for extra in flat[count:]:
             extra.remove()
         yield figure, flat[:count]
-        make_room(figure)
+        grow_until_all_fits(figure)
 
 
-def make_room(figure: Figure) -> None:
+def grow_until_all_fits(figure: Figure) -> None:
     """Makes a figure higher where a title or a label would stick out of it."""
     for _ in range(3):
         figure.draw_without_rendering()  # lays out
