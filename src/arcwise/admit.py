@@ -12,11 +12,10 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def admit(x: Tensor, y: Tensor, w: Tensor, *, checks: bool) -> None:
+def admit(x: Tensor, y: Tensor, w: Tensor, *, classes: int, checks: bool) -> None:
     """Refuses a batch whose shapes, types, devices or (see `values_checked`) values cannot be right."""
     admit_embeddings(x, w, checks=checks)
     admit_labels(x, y)
-    classes = len(w)
     if y.device != w.device:
         raise ArcwiseError(f"y is on {y.device}, the head on {w.device}. Pass y.to({str(w.device)!r}).")
     if values_checked(w, checks) and len(y) > 0 and (int(y.min()) < 0 or int(y.max()) >= classes):

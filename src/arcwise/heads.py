@@ -11,7 +11,7 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,22 @@ from arcwise.admit import admit, admit_embeddings, working_dtype
 from arcwise.errors import ArcwiseError, count_at_least, count_in, flag, number_in, one_of, unknown
 from arcwise.headspec import LINEAR_HEADS, HeadSpec
 from arcwise.margins import MARGINS, margin_from
-from arcwise.ops import ENGINES, SplitLSE, own_cosine, split_lse, usable_skip
+from arcwise.ops import ENGINES, Outbound, SplitLSE, own_cosine, split_lse, usable_skip
+from arcwise.ops.sampled import Sample, lse_of_some, no_class
+from arcwise.ops.sharded import (
+    Gathered,
+    Joined,
+    Shard,
+    Shares,
+    SumOverAll,
+    agreed_number,
+    columns_home,
+    draw_prototypes,
+    gather_batch,
+    local_labels,
+    shard_over,
+    whole_rows,
+)
 from arcwise.ops.update import Mover
 from arcwise.sphere import Others, clip, cosines, length, normalise
 from arcwise.views import in_evaluation
@@ -60,6 +75,12 @@ class Head(nn.Module):
     range, x finite) are checked where that costs no synchronisation: always on the CPU, elsewhere only with
     `checks=True`.
 
+    `shard=True` (or a process group, or a mesh) spreads the classes over processes: `weight` is then this process's
+    part, x and y are its samples, every process gets the mean over all samples, and the gradient of x is scaled for
+    DDP's averaging. `even_batches=True` promises that all bring equally many samples, which saves a question per step.
+    `sample=0.1` counts the batch's classes and a random tenth of the others, drawn by (`key`, `passes`); only those
+    move, so an optimiser of `arcwise.optim` has to hold the prototypes. `corrected` counts a drawn class 1/sample times.
+
     >>> head = Head(2, 3, margin="arcface", s=16.0)
     >>> loss = head(torch.randn(5, 2), torch.tensor([0, 1, 2, 0, 1]))
     >>> loss.shape
@@ -79,11 +100,18 @@ class Head(nn.Module):
         gradient: str = "exact",
         skip: float = 0.0,
         checks: bool = False,
+        shard: Any = None,
+        even_batches: bool = False,
+        sample: float = 1.0,
+        corrected: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
         self.dim, self.classes = count_at_least("dim", dim, 1), count_at_least("classes", classes, 1)
+        self.shard = shard_over(shard, self.classes, even=flag("even_batches", even_batches))
+        self.sample = usable_sample(sample, engine)
+        self.corrected = flag("corrected", corrected)
         self.k = count_in("k", k, 1, 1024)
         self.s = number_in("s", s, 1e-6, 1e6, why="It scales the cosines; advise() suggests one.")
         self.margin = margin_from(margin)
@@ -94,10 +122,22 @@ class Head(nn.Module):
         self.strength = 1.0
         self.mover: Mover | None = None  # an optimiser of `arcwise.optim` that steps in the backward pass
         check_per_class(self.margin, self.classes)
-        shape = (self.classes, self.dim) if self.k == 1 else (self.classes, self.k, self.dim)
+        held = self.classes if self.shard is None else self.shard.stop - self.shard.start
+        shape = (held, self.dim) if self.k == 1 else (held, self.k, self.dim)
         self.weight = empty(*shape, device=device, dtype=dtype)
         self.margin.to(self.weight.device)
+        self.key: int | None = None
+        self.passes = 0
+        if self.shard is not None or self.sample < 1.0:
+            self.draw_by(int(torch.randint(2**62, ())) if self.shard is None else agreed_number(self.shard))
         self.scatter_prototypes()
+
+    def draw_by(self, key: int, passes: int = 0) -> None:
+        """From now on what is drawn (sampled classes, random margins) follows from the key and how many passes came.
+
+        So it is the same for any number of processes; heads that are spread out or sampled choose a key themselves.
+        """
+        self.key, self.passes = key, passes
 
     def set_strength(self, strength: float) -> None:
         """How much of the margin holds from now on: psi = cos + strength (psi - cos), from 0 (NormFace) to 1.
@@ -124,9 +164,12 @@ class Head(nn.Module):
         )  # fmt: skip
 
     def scatter_prototypes(self) -> None:
-        """Prototypes in random directions, of length 1."""
+        """Prototypes in random directions, of length 1; spread over processes, what each draws is its part of one."""
         with torch.no_grad():
-            self.weight.normal_()
+            if self.shard is None:
+                self.weight.normal_()
+            else:
+                draw_prototypes(self.weight, self.shard, agreed_number(self.shard))
             self.weight.copy_(normalise(self.weight))
 
     def reset_parameters(self) -> None:
@@ -153,7 +196,9 @@ class Head(nn.Module):
     def forward(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"], *, reduction: str = "mean") -> Tensor:
         one_of("reduction", reduction, REDUCTIONS)  # before any statistics move
         loss, _, _ = self.one_pass(x, y)
-        return reduced(loss, reduction)
+        if self.shard is None or reduction == "none":
+            return reduced(loss, reduction)
+        return reduced_over_all(loss, self.batch_of_all, self.shard, reduction)
 
     def losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss, own cosine and largest other cosine of each sample; NaN where a label is out of range."""
@@ -162,41 +207,103 @@ class Head(nn.Module):
 
     def one_pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, SplitLSE, Tensor]:
         """The loss of each sample, what the pass over the classes gave, and which labels are out of range."""
-        admit(x, y, self.weight, checks=self.checks)
+        admit(x, y, self.weight, classes=self.classes, checks=self.checks)
         products = product_type(x)
         with torch.autocast(x.device.type, enabled=False):
             x, (y, bad) = x.to(working_dtype(x, self.weight)), usable_labels(y, self.classes)
+            if self.shard is not None:
+                return *self.spread_pass(gather_batch(self.shard, x, y.masked_fill(bad, -1)), products), bad
             norm = length(x)
             others = self.reshaping(x, norm, y, bad)
-            moving = self.training and torch.is_grad_enabled() and self.weight.requires_grad
-            mover = self.mover if moving else None
-            out = split_lse(
-                x, self.weight, y, self.s, others=others, engine=self.engine, memory=self.memory, products=products,
-                mover=mover, skip=self.skip,
-            )  # fmt: skip
-            psi = self.margin(out.cos_y, norm=norm, y=y)
-            if self.strength != 1.0:
-                psi = out.cos_y + self.strength * (psi - out.cos_y)
-            if self.gradient == "straight_through":
-                psi = out.cos_y + (psi - out.cos_y).detach()
-            loss = F.softplus(torch.sub(out.lse, psi, alpha=self.s), threshold=STRAIGHT_FROM)
-            penalty = getattr(self.margin, "penalty", None)
-            if penalty is not None:
-                loss = loss + penalty(norm)
-            if mover is None:
-                loss.masked_fill_(bad, torch.nan)
-            else:  # nothing is to move: the gradient of such a loss must not be finite either
-                loss = loss * torch.ones_like(loss).masked_fill_(bad, torch.nan)
-            return loss, out, bad
+            out = self.pass_over(x, y, others, products)
+            return self.loss_of(out, norm, y, bad), out, bad
 
-    def reshaping(self, x: Tensor, norm: Tensor, y: Tensor, bad: Tensor) -> Others | None:
-        """How the other classes count, for the margins that reshape them; carries no gradient."""
+    def spread_pass(self, batch: Gathered, products: torch.dtype) -> tuple[Tensor, SplitLSE]:
+        """Loss and cosines of this process's samples, from the batch of all processes and the classes of all."""
+        assert self.shard is not None, "only classes that are spread out are joined"
+        y, bad = usable_labels(batch.y, self.classes)
+        here, self.batch_of_all = local_labels(batch.y, self.shard), batch.shares
+        others = self.reshaping(batch.unit, batch.norm, y, bad, here=here)
+        part = self.pass_over(batch.unit, here, others, products, outbound=batch.sender)
+        out = SplitLSE(*Joined.apply(*part, self.shard))  # type: ignore[misc]
+        loss = batch.own(self.loss_of(out, batch.norm, y, bad))
+        return loss, SplitLSE(*(value[batch.shares.own] for value in out))
+
+    @property
+    def moving(self) -> bool:
+        """Whether a backward pass of this moment would move or differentiate the prototypes."""
+        return self.training and torch.is_grad_enabled() and self.weight.requires_grad
+
+    def pass_over(
+        self, x: Tensor, y: Tensor, others: Others | None, products: torch.dtype, outbound: Outbound | None = None
+    ) -> SplitLSE:
+        """The pass over the classes that are here: all, or in training some where the head samples."""
+        mover = self.mover if self.moving else None
+        given = {
+            "others": others, "engine": self.engine, "memory": self.memory, "products": products, "mover": mover,
+            "skip": self.skip,
+        }  # fmt: skip
+        if self.sample < 1.0 and self.training:
+            if self.moving and mover is None:
+                raise ArcwiseError(
+                    "sample moves only the classes it draws, which torch's optimisers cannot: take "
+                    "arcwise.optim.SGD(head, lr) or AdamW beside the network's optimiser."
+                )
+            first = 0 if self.shard is None else self.shard.start
+            drawn = Sample(self.sample, self.key_now("classes"), first, self.corrected)
+            unit = x if outbound is not None else normalise(x)
+            out = lse_of_some(unit, self.weight, y, self.s, drawn, **given)
+        elif len(self.weight):
+            out = split_lse(x, self.weight, y, self.s, outbound=outbound, **given)
+        else:
+            out = no_class(x, self.s)
+        self.passes += self.training
+        return out
+
+    def key_now(self, purpose: str) -> int:
+        """The key of what is drawn in this pass for one purpose: the same for every process."""
+        told = repr((self.key, self.passes, purpose)).encode()
+        return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big") >> 1
+
+    def loss_of(self, out: SplitLSE, norm: Tensor, y: Tensor, bad: Tensor) -> Tensor:
+        """The loss of each sample: margin, penalty, and NaN where the label is none."""
+        if self.key is not None:
+            for module in self.margin.modules():
+                if hasattr(module, "draw_seed"):
+                    module.draw_seed = self.key_now("margins")  # type: ignore[assignment]
+        psi = self.margin(out.cos_y, norm=norm, y=y)
+        if self.strength != 1.0:
+            psi = out.cos_y + self.strength * (psi - out.cos_y)
+        if self.gradient == "straight_through":
+            psi = out.cos_y + (psi - out.cos_y).detach()
+        loss = F.softplus(torch.sub(out.lse, psi, alpha=self.s), threshold=STRAIGHT_FROM)
+        penalty = getattr(self.margin, "penalty", None)
+        if penalty is not None:
+            loss = loss + penalty(norm)
+        if self.mover is None or not self.moving:
+            return loss.masked_fill_(bad, torch.nan)
+        # nothing is to move: the gradient of such a loss must not be finite either
+        return loss * torch.ones_like(loss).masked_fill_(bad, torch.nan)
+
+    def reshaping(
+        self, x: Tensor, norm: Tensor, y: Tensor, bad: Tensor, *, here: Tensor | None = None
+    ) -> Others | None:
+        """How the other classes count, for the margins that reshape them; carries no gradient.
+
+        `here` are the labels among this process's classes, where the classes are spread out.
+        """
         others = getattr(self.margin, "others", None)
         if others is None:
             return None
         with torch.no_grad():
-            cos_y = own_cosine(x, self.weight, y).masked_fill(bad, torch.nan)
-            return others(cos_y, norm=norm, y=y)
+            if self.shard is None or here is None:
+                cos_y = own_cosine(x, self.weight, y)
+            else:
+                cos_y = x.new_zeros(len(x))
+                if len(self.weight):
+                    cos_y = own_cosine(x, self.weight, here.clamp(min=0)).masked_fill(here < 0, 0.0)
+                self.shard.summed(cos_y)
+            return others(cos_y.masked_fill(bad, torch.nan), norm=norm, y=y)
 
     @torch.no_grad()
     def score(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"]) -> Scores:
@@ -219,7 +326,40 @@ class Head(nn.Module):
         admit_embeddings(x, self.weight, checks=self.checks)
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(working_dtype(x, self.weight))
-            return self.s * cosines(x, self.weight.to(x.dtype).reshape(self.classes, self.k, self.dim))
+            if self.shard is None:
+                return self.s * cosines(x, self.weight.to(x.dtype).reshape(self.classes, self.k, self.dim))
+            with torch.no_grad():
+                shares = self.shard.shares(x)
+                w = self.weight.to(x.dtype).reshape(len(self.weight), self.k, self.dim)
+                return columns_home(self.s * cosines(self.shard.gathered(x, shares), w), shares, self.shard)
+
+    def whole_weight(self) -> Tensor:
+        """The prototypes of all classes; where they are spread over processes, all of these ask for it together.
+
+        >>> Head(2, 3).whole_weight().shape
+        torch.Size([3, 2])
+        """
+        return self.weight.detach() if self.shard is None else whole_rows(self.weight, self.shard)
+
+    @torch.no_grad()
+    def put_whole_weight(self, weight: Tensor) -> None:
+        """Takes over the prototypes of all classes, of which a process keeps its own."""
+        shape = (self.classes, *self.weight.shape[1:])
+        if tuple(weight.shape) != shape:
+            raise ArcwiseError(f"the prototypes of all classes have shape {shape}, got {tuple(weight.shape)}.")
+        rows = slice(None) if self.shard is None else slice(self.shard.start, self.shard.stop)
+        self.weight.copy_(weight[rows])
+
+    def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.key is not None:
+            destination[prefix + "draws"] = torch.tensor([self.key, self.passes])
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *rest: Any, **more: Any) -> None:
+        draws = state_dict.pop(prefix + "draws", None)
+        if draws is not None:
+            self.draw_by(*draws.tolist())
+        super()._load_from_state_dict(state_dict, prefix, *rest, **more)
 
     def __getstate__(self) -> dict:
         """Copies and saved heads are without an optimiser in the backward pass: it belongs to this one's prototypes."""
@@ -276,7 +416,7 @@ class LinearHead(nn.Module):
 
     def losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss, own logit and largest other logit of each sample, all of one pass."""
-        admit(x, y, self.weight, checks=self.checks)
+        admit(x, y, self.weight, classes=self.classes, checks=self.checks)
         y, bad = usable_labels(y, self.classes)
         logits = self.logits(x)
         own, other = own_and_largest_other(logits, y)
@@ -381,6 +521,22 @@ def empty(*shape: int, device: torch.device | str | None, dtype: torch.dtype | N
     if dtype is not None and not dtype.is_floating_point:
         raise ArcwiseError(f"dtype must be a floating-point type such as torch.float32, got {dtype}.")
     return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+
+def usable_sample(sample: float, engine: str) -> float:
+    """The share of the other classes that counts in a step, checked."""
+    sample = number_in("sample", sample, 1e-9, 1.0, why="It is the share of the other classes that are drawn.")
+    if sample < 1.0 and engine == "eager":
+        raise ArcwiseError('sample moves prototypes in the backward pass: take engine="auto", "chunked" or "triton".')
+    return sample
+
+
+def reduced_over_all(loss: Tensor, shares: Shares, shard: Shard, reduction: str) -> Tensor:
+    """The mean or the sum over the samples of all processes."""
+    if reduction == "mean" and not shares.total:
+        raise ArcwiseError('the mean of an empty batch is not defined: skip it, or pass reduction="sum".')
+    total: Tensor = SumOverAll.apply(loss, shard)  # type: ignore[assignment]
+    return total / shares.total if reduction == "mean" else total
 
 
 def usable_labels(y: Int[Tensor, " b"], classes: int) -> tuple[Int[Tensor, " b"], Bool[Tensor, " b"]]:

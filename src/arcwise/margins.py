@@ -8,6 +8,8 @@ and never exceeds the cosine. Two methods are optional:
 - `others(cos_y, *, norm, y)`: how the other classes count (CurricularFace, MV-Softmax, the filter). It is
   asked before the pass over the classes, without gradient, and may call `forward` for psi.
 
+A margin that draws at random has a `draw_seed`, None at first: where the head sets it, what is drawn follows from it.
+
 `neutral` names the parameters at which a margin is NormFace. `title` is what a person calls it where that is not the
 class's name, `portrait` the settings that its picture compares: parameters, running statistics and the norm of x, with
 a star at the one to look at first.
@@ -328,10 +330,10 @@ class ElasticArcFace(nn.Module):
         self.m = number_in("m", m, 0.0, math.pi)
         self.std = number_in("std", std, 0.0, math.pi)
         self.plus = flag("plus", plus)
+        self.draw_seed: int | None = None
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        m = self.m if not self.training else draw_margins(cos_y, self.m, self.std, plus=self.plus, high=math.pi)
-        return add_angle(cos_y, m)
+        return add_angle(cos_y, draw_margins(self, cos_y, high=math.pi) if self.training else self.m)
 
 
 class ElasticCosFace(nn.Module):
@@ -353,17 +355,25 @@ class ElasticCosFace(nn.Module):
         self.m = number_in("m", m, 0.0, 2.0)
         self.std = number_in("std", std, 0.0, 2.0)
         self.plus = flag("plus", plus)
+        self.draw_seed: int | None = None
 
     def forward(self, cos_y: PerSample, *, norm: PerSample, y: Labels) -> PerSample:
-        return cos_y - (
-            self.m if not self.training else draw_margins(cos_y, self.m, self.std, plus=self.plus, high=2.0)
-        )
+        return cos_y - (draw_margins(self, cos_y, high=2.0) if self.training else self.m)
 
 
-def draw_margins(cos_y: PerSample, m: float, std: float, *, plus: bool, high: float) -> PerSample:
-    """One margin per sample from N(m, std), inside [0, high]; sorted by hardness when `plus`."""
-    draws = clip(m + std * torch.randn_like(cos_y.detach()), 0.0, high)
-    if not plus:
+def draw_margins(margin: ElasticArcFace | ElasticCosFace, cos_y: PerSample, *, high: float) -> PerSample:
+    """One margin per sample from N(m, std), inside [0, high]; sorted by hardness when `plus`.
+
+    From torch's own numbers, or where the head has set a `draw_seed` from that, the same at every process.
+    """
+    like = cos_y.detach()
+    if margin.draw_seed is None:
+        noise = torch.randn_like(like)
+    else:
+        draw = torch.Generator(device=like.device).manual_seed(margin.draw_seed)
+        noise = torch.randn(like.shape, generator=draw, device=like.device, dtype=like.dtype)
+    draws = clip(margin.m + margin.std * noise, 0.0, high)
+    if not margin.plus:
         return draws
     easiest_first = cos_y.detach().argsort(descending=True)
     return torch.empty_like(draws).scatter_(0, easiest_first, draws.sort().values)

@@ -87,6 +87,9 @@ class Inside(torch.optim.Optimizer):
         assert first is not None
         return Update(first, second, hyper, finite)
 
+    def moved(self, w: Float[Tensor, "c k d"]) -> None:
+        """Nothing is left to do: the blocks that moved are the prototypes themselves."""
+
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Ends a step: the prototypes have moved already."""

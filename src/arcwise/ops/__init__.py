@@ -11,6 +11,7 @@ a matter of size, never of result.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -41,6 +42,9 @@ MEMORY_CPU = 32 * 2**20
 MEMORY_GPU = 512 * 2**20
 
 
+Outbound = Callable[[Tensor], None]  # what the gradient of x is handed to, beside the rest of the backward pass
+
+
 class SplitLSE(NamedTuple):
     """What one pass over the classes gives: `lse` and `cos_y` carry gradients, `cos_other` does not.
 
@@ -64,6 +68,7 @@ def split_lse(
     products: torch.dtype = torch.float32,
     mover: Mover | None = None,
     skip: float = 0.0,
+    outbound: Outbound | None = None,
 ) -> SplitLSE:
     """log sum_{j != y} exp(s f(cos_ij)), the own cosine, and the largest other cosine.
 
@@ -74,6 +79,8 @@ def split_lse(
     float32. With a `mover` the backward pass of `chunked` and `triton` moves w itself, and w gets no gradient.
     `skip` lets `triton` leave tiles out of the gradients in which every |dL/dcos_ij| is below s skip / b; engines that
     are asked for by name and leave nothing out refuse it, `auto` heeds it where it picks `triton`.
+    With `outbound` w is a part of all classes and x of unit length: a label of -1 says that a sample's own class is
+    elsewhere (its cos_y here is 0), and the gradient of x is handed to `outbound` as soon as it is whole.
 
     >>> import torch
     >>> out = split_lse(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), s=4.0)
@@ -97,16 +104,18 @@ def split_lse(
     if (problem := why_not(engine, x, moving=mover is not None)) is not None:
         raise ArcwiseError(problem)
     if engine == "eager":
-        return SplitLSE(*eager(x, w, y, s, others))
+        where = {} if outbound is None else {"elsewhere": True}
+        return SplitLSE(*eager(x, w, y, s, others, **where))
     if engine == "triton":
         from arcwise.ops.fused import fused
 
-        given = {"products": products, "memory": memory, "mover": mover, "skip": skip}
+        given = {"products": products, "memory": memory, "mover": mover, "skip": skip, "outbound": outbound}
         return SplitLSE(*fused(x, w, y, s, others, **given))  # pyright: ignore[reportCallIssue]
     if memory is None:
         memory = MEMORY_CPU if x.device.type == "cpu" else MEMORY_GPU
     size = max(1, memory // bytes_per_class(x, k, moving=mover is not None))
-    return SplitLSE(*chunked(normalise(x), w, y, s, others, size, mover))
+    unit = x if outbound is not None else normalise(x)
+    return SplitLSE(*chunked(unit, w, y, s, others, size, mover, outbound))
 
 
 def usable_skip(skip: float, engine: str) -> float:

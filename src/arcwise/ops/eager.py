@@ -6,9 +6,11 @@ over them twice, block by block, and keeps nothing of size b x c.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -20,10 +22,25 @@ ThreeOfEach = tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"
 
 
 def eager(
-    x: Float[Tensor, "b d"], w: Float[Tensor, "c k d"], y: Int[Tensor, " b"], s: float, others: Others | None
+    x: Float[Tensor, "b d"],
+    w: Float[Tensor, "c k d"],
+    y: Int[Tensor, " b"],
+    s: float,
+    others: Others | None,
+    *,
+    elsewhere: bool = False,
 ) -> ThreeOfEach:
-    """lse_i = log sum_{j != y} exp(s f(cos_ij)), by autograd over the whole b x c matrix."""
+    """lse_i = log sum_{j != y} exp(s f(cos_ij)), by autograd over the whole b x c matrix.
+
+    With `elsewhere` a label of -1 says that the own class is not among these; its cosine is then 0.
+    """
     cos = cosines(x, w.to(x.dtype))
+    if elsewhere:  # one column more, which stands for every class that is held elsewhere
+        cos = F.pad(cos, (0, 1), value=EMPTY)
+        own = y.where(y >= 0, len(w)).unsqueeze(1)
+        lse = torch.logsumexp(s * reshape_others(cos, others).scatter(1, own, EMPTY), dim=1)
+        cos_y = cos.gather(1, own).squeeze(1).masked_fill(y < 0, 0.0)
+        return lse, cos_y, cos.detach().scatter(1, own, EMPTY).amax(1)
     own = y.unsqueeze(1)
     lse = torch.logsumexp(s * reshape_others(cos, others).scatter(1, own, EMPTY), dim=1)
     return lse, cos.gather(1, own).squeeze(1), cos.detach().scatter(1, own, EMPTY).amax(1)
@@ -69,12 +86,14 @@ def chunked(
     others: Others | None,
     size: int,
     mover: Mover | None = None,
+    outbound: Callable[[Tensor], None] | None = None,
 ) -> ThreeOfEach:
     """The same three as `eager`, over blocks of `size` classes; x must be normalised, w need not be.
 
-    With a `mover` the backward pass moves w itself, block by block, and w gets no gradient.
+    With a `mover` the backward pass moves w itself, block by block, and w gets no gradient. With `outbound` labels of
+    -1 are classes held elsewhere, and the gradient of x goes there before the last block of w has its own.
     """
-    return Chunked.apply(x, w, y, s, others, size, mover)  # type: ignore[return-value]
+    return Chunked.apply(x, w, y, s, others, size, mover, outbound)  # type: ignore[return-value]
 
 
 class Chunked(torch.autograd.Function):
@@ -86,9 +105,9 @@ class Chunked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, w, y, s, others, size, mover):
+    def forward(ctx, x, w, y, s, others, size, mover, outbound):
         inverse = w.new_empty(w.shape[:2], dtype=x.dtype)  # 1/|w|, (c, k)
-        cos_y = x.new_full((len(x),), torch.nan)  # what a label out of range keeps
+        cos_y = x.new_full((len(x),), torch.nan if outbound is None else 0.0)  # what a label out of range keeps
         best, total = x.new_full((len(x),), EMPTY), x.new_zeros(len(x))
         top = x.new_full((len(x),), -torch.inf)
         for block in slices(len(w), size):
@@ -104,6 +123,7 @@ class Chunked(torch.autograd.Function):
         lse = top + total.log()
         ctx.save_for_backward(x, w, y, inverse, lse)
         ctx.s, ctx.others, ctx.size, ctx.mover = s, others, size, mover  # others carries no gradient
+        ctx.outbound = outbound
         ctx.mark_non_differentiable(best)
         return lse, cos_y, best
 
@@ -113,7 +133,7 @@ class Chunked(torch.autograd.Function):
             ctx.mover.ready()
         x, w, y, inverse, lse = ctx.saved_tensors
         d_x, d_w = ChunkedGradient.apply(x, w, d_lse, d_cos, (y, inverse, lse, ctx))  # type: ignore[misc]
-        return d_x, d_w, None, None, None, None, None
+        return d_x, d_w, None, None, None, None, None, None
 
 
 class ChunkedGradient(torch.autograd.Function):
@@ -141,12 +161,16 @@ class ChunkedGradient(torch.autograd.Function):
                 radial = to_sub_centres(cos.mul_(g), centre, rows).sum(0) * scale.square()
                 g = to_sub_centres(g, centre, rows).mul_(scale)
                 d_x.addmm_(g, rows.flatten(0, 1))
+                if first.outbound is not None and block.stop == len(w):
+                    first.outbound(d_x)
                 if d_w is not None:
                     write_gradient(d_w[block], x, rows, g, radial=radial)
                 elif update is not None:
                     gradient = torch.empty_like(rows)
                     write_gradient(gradient, x, rows, g, radial=radial)
                     move(w[block], gradient, update, block)
+            if first.mover is not None:
+                first.mover.moved(w)
         return d_x, d_w
 
     @staticmethod

@@ -6,7 +6,7 @@ memory allows to keep, the second need not compute again; the results are the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import torch
@@ -43,12 +43,14 @@ def fused(
     memory: int | None = None,
     mover: Mover | None = None,
     skip: float = 0.0,
+    outbound: Callable[[Tensor], None] | None = None,
 ):
     """The same three as `eager`, of x and w as they are. `products` is the type that is multiplied.
 
     With a `mover` the backward pass moves w itself, and w gets no gradient. With `skip` it leaves out tiles of samples
     and classes in which every |dL/dcos_ij| is below s skip / b: for a mean over the batch, where every class has less
-    than `skip` of a sample's softmax. No slope is then off by more than that.
+    than `skip` of a sample's softmax. No slope is then off by more than that. With `outbound` labels of -1 are classes
+    held elsewhere, and the gradient of x goes there before the last block of w has its own.
     """
     if products not in PRODUCTS or x.dtype != torch.float32:
         raise ArcwiseError(f'engine="triton" multiplies float32, bfloat16 or float16, not {products}: take "chunked".')
@@ -70,16 +72,18 @@ def fused(
         plan = plan._replace(keep_units=False, kept=0)  # there will be no second pass
     one = Settings(k, d, up(d, 64), MODES[None if others is None else others.mode], s, products, skip)
     with torch.cuda.device_of(x):  # kernels start on the current device, whatever tensors they are given
-        return Fused.apply(x, w, y, others, one, plan, mover)
+        return Fused.apply(x, w, y, others, one, plan, mover, outbound)
 
 
 class Fused(torch.autograd.Function):
     """lse in one pass over the classes; gradients in a second, which computes the cosines again or has kept them."""
 
     @staticmethod
-    def forward(ctx, x, w, y, others, one, plan, mover):
+    def forward(ctx, x, w, y, others, one, plan, mover, outbound):
         given, x, y = (x, w), x.contiguous(), y.contiguous()
-        operand, cos_y, nearest = kernels.prepare(x, w, y, one)
+        operand, cos_y, nearest = kernels.prepare(x, w, y if outbound is None else y.clamp(min=0), one)
+        if outbound is not None:
+            cos_y.masked_fill_(y < 0, 0.0)
         running, reshaping = Running.over(x), reshaping_of(others, x)
         d_w = torch.empty_like(w) if plan.room == "gradient" and plan.kept else None
         inverse, units = x.new_empty(w.shape[:2]), room_for_units(operand, len(w), one, plan)
@@ -91,19 +95,19 @@ class Fused(torch.autograd.Function):
         ctx.save_for_backward(
             *given, operand, y, lse, cos_y, nearest, inverse, *units, *([] if d_w is not None else kept)
         )
-        ctx.first, ctx.d_w, ctx.units = (others, one, plan, mover), d_w, len(units)
+        ctx.first, ctx.d_w, ctx.units = (others, one, plan, mover, outbound), d_w, len(units)
         ctx.mark_non_differentiable(other)
         return lse, cos_y, other
 
     @staticmethod
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
-        mover = ctx.first[-1]
+        mover = ctx.first[3]
         if mover is not None:
             mover.ready()
         x, w, *saved = ctx.saved_tensors  # once: checkpoints hand them out a single time
         with torch.cuda.device_of(x):
             d_x, d_w = FusedGradient.apply(x, w, d_lse, d_cos, ctx, saved)  # type: ignore[misc]
-        return d_x, d_w, None, None, None, None, None
+        return d_x, d_w, None, None, None, None, None, None
 
 
 class FusedGradient(torch.autograd.Function):
@@ -113,7 +117,7 @@ class FusedGradient(torch.autograd.Function):
     def forward(ctx, x, w, d_lse, d_cos, first, saved):
         x = x.contiguous()
         operand, y, lse, cos_y, nearest, inverse, *room = saved
-        others, one, plan, mover = first.first
+        others, one, plan, mover, outbound = first.first
         wanted = first.needs_input_grad[1] and mover is None
         d_w, first.d_w = first.d_w, None  # the cosines in it last for one backward pass
         kept = room[first.units :] if plan.room == "own" else room_for_cosines(operand, d_w, len(w), plan)
@@ -136,12 +140,17 @@ class FusedGradient(torch.autograd.Function):
             kernels.write_slopes(block, operand, y, reshaping, lse, d_lse, slopes, unscale, one)
             kernels.add_own(block, y, nearest, cos_y, d_cos, slopes)
             kernels.add_to_x(block, slopes, shares, one)
+            if block is every[-1]:
+                d_x = kernels.finish_gradient(shares, x, unscale, one)
+                if outbound is not None:
+                    outbound(d_x)
             if wanted or update is not None:
                 d_rows = None if d_w is None else d_w[block.start : block.start + block.n]
                 kernels.write_to_w(block, operand, slopes, d_rows, unscale, update, one)
-        if update is not None:
+        if mover is not None:
             torch.autograd.graph.increment_version(w)  # what other passes have saved of w is out of date
-        return kernels.finish_gradient(shares, x, unscale, one), d_w
+            mover.moved(w)
+        return d_x, d_w  # pyright: ignore[reportPossiblyUnboundVariable]
 
     @staticmethod
     def backward(ctx, *_):

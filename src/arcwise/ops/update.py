@@ -26,12 +26,14 @@ class Update(NamedTuple):
 class Mover(Protocol):
     """What an engine asks for in its backward pass: whether it may begin, and the step to take.
 
-    The step is told whether all that it depends on is finite.
+    The step is told whether all that it depends on is finite. `moved` hears of it when the last block has moved.
     """
 
     def ready(self) -> None: ...
 
     def step_of(self, finite: Bool[Tensor, ""]) -> Update: ...
+
+    def moved(self, w: Float[Tensor, "c k d"]) -> None: ...
 
 
 def all_finite(*some: Float[Tensor, " b"]) -> Bool[Tensor, ""]:
