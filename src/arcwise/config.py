@@ -92,6 +92,8 @@ class HeadConfig:
     engine: str = "auto"
     gradient: str = "exact"
     inside: bool = False  # prototypes step in the backward pass, and no gradient of them is ever kept
+    sample: float = 1.0  # the share of the classes beside the batch's own that a step counts and moves; 1: all
+    corrected: bool = False  # a class that is drawn counts 1/sample times
 
     @property
     def spec(self) -> HeadSpec:
@@ -276,6 +278,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
         s = None if fresh.linear or fresh.names_s else config.head.s
         old = config.head
         kept = {"engine": old.engine, "gradient": old.gradient, "inside": old.inside and not fresh.linear}
+        kept |= {} if fresh.linear else {"sample": old.sample, "corrected": old.corrected}
         config = replace(config, head=replace(fresh, s=s, **kept))
     changes: dict[str, dict[str, Any]] = {}
     for key, text in pairs.items():

@@ -34,6 +34,10 @@ class Interrupted(ArcwiseError):  # noqa: N818
         self.signum = int(signum)
 
 
+class AlreadyTold(ArcwiseError):  # noqa: N818
+    """What another process of the same training has said: this one ends with it, and need not repeat it."""
+
+
 class Note(UserWarning):
     """Something a person should know, though nothing is wrong; the command line prints it as a note."""
 

@@ -79,7 +79,7 @@ class Head(nn.Module):
     part, x and y are its samples, every process gets the mean over all samples, and the gradient of x is scaled for
     DDP's averaging. `even_batches=True` promises that all bring equally many samples, which saves a question per step.
     `sample=0.1` counts the batch's classes and a random tenth of the others, drawn by (`key`, `passes`); only those
-    move, so an optimiser of `arcwise.optim` has to hold the prototypes. `corrected` counts a drawn class 1/sample times.
+    move, so an optimiser of `arcwise.optim` must hold the prototypes; `corrected` counts a drawn class 1/sample times.
 
     >>> head = Head(2, 3, margin="arcface", s=16.0)
     >>> loss = head(torch.randn(5, 2), torch.tensor([0, 1, 2, 0, 1]))
@@ -163,13 +163,17 @@ class Head(nn.Module):
             parameters={key: v for key, v in others.items() if key != "m" or m is None},
         )  # fmt: skip
 
-    def scatter_prototypes(self) -> None:
-        """Prototypes in random directions, of length 1; spread over processes, what each draws is its part of one."""
+    def scatter_prototypes(self, seed: int | None = None) -> None:
+        """Prototypes in random directions, of length 1; spread over processes, what each draws is its part of one.
+
+        From torch's own random numbers, or from a seed.
+        """
         with torch.no_grad():
-            if self.shard is None:
-                self.weight.normal_()
+            if self.shard is not None:
+                draw_prototypes(self.weight, self.shard, agreed_number(self.shard) if seed is None else seed)
             else:
-                draw_prototypes(self.weight, self.shard, agreed_number(self.shard))
+                draw = None if seed is None else torch.Generator(self.weight.device).manual_seed(seed)
+                self.weight.normal_(generator=draw)
             self.weight.copy_(normalise(self.weight))
 
     def reset_parameters(self) -> None:
@@ -451,9 +455,11 @@ class LinearHead(nn.Module):
 
 
 def head_from(
-    head: str | HeadSpec, dim: int, classes: int, *, engine: str = "auto", gradient: str = "exact"
+    head: str | HeadSpec, dim: int, classes: int, *, engine: str = "auto", gradient: str = "exact", **more: Any
 ) -> Head | LinearHead:
     """A head from its name and parameters: "softmax", "softmax-bias", "arcface:m=0.3,s=16", "cosface:k=3".
+
+    What else a `Head` takes (shard, sample, ...) is handed on.
 
     >>> head_from("arcface:m=0.3,s=16", 2, 10).s
     16.0
@@ -467,7 +473,7 @@ def head_from(
             )
         return LinearHead(dim, classes, bias=spec.name == "softmax-bias")
     own = {key: value for key, value in (("s", spec.s), ("k", spec.k)) if value is not None}
-    options = {"engine": engine, "gradient": gradient, **own}
+    options = {"engine": engine, "gradient": gradient, **own, **more}
     return Head(dim, classes, margin=margin_of(spec), **options)  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from arcwise.cli.streams import guard_streams, raw_stream
-from arcwise.errors import ArcwiseError
+from arcwise.errors import AlreadyTold, ArcwiseError
 from arcwise.version import __version__
 
 app = App(
@@ -70,6 +70,8 @@ def code_of(tokens: list[str] | None = None) -> int:
     except CycloptsError as error:
         print(f"arcwise: {error}{hint_for(tokens)}\nTry: arcwise{verb_words(tokens)} --help", file=sys.stderr)
         return 2
+    except AlreadyTold:
+        return 1
     except ArcwiseError as error:
         print(f"arcwise: {error}", file=sys.stderr)
         return 1

@@ -72,6 +72,7 @@ def train_command(
     folder = out or Path("runs") / f"{recipe}-{config.head.kind}-{seed}"
     from arcwise.train import train
 
+    leads = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts one speaks for all
     with TrainDisplay() as display:
         try:
             done = train(
@@ -80,9 +81,11 @@ def train_command(
             )  # fmt: skip
         except Interrupted as stop:
             display.close()
-            print(f"\narcwise: {stop}\nGo on with: {Run.open(folder).resume_command}", file=sys.stderr)
+            if leads:
+                print(f"\narcwise: {stop}\nGo on with: {Run.open(folder).resume_command}", file=sys.stderr)
             sys.exit(128 + stop.signum)
-    print_result(done, as_json=json_)
+    if leads:
+        print_result(done, as_json=json_)
 
 
 def configure(
@@ -122,7 +125,9 @@ def resume_command(words: list[str]) -> str:
     """
     if words[1:2] != ["train"]:
         return ""
-    return shlex.join(["arcwise", *words[1:], *(["--resume"] if "--resume" not in words else [])])
+    count = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    begin = ["arcwise"] if count == "1" else ["torchrun", "--nproc-per-node", count, "-m", "arcwise"]
+    return shlex.join([*begin, *words[1:], *(["--resume"] if "--resume" not in words else [])])
 
 
 def print_result(run: Run, *, as_json: bool) -> None:

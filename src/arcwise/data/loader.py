@@ -13,7 +13,7 @@ from torch import Tensor
 from arcwise.config import DataConfig
 from arcwise.data.images import Images, MappedRows, read_ahead
 from arcwise.data.samplers import stream
-from arcwise.data.transforms import change_batch, normalise_pixels, pick_rows
+from arcwise.data.transforms import Share, change_batch, normalise_pixels, pick_rows
 
 PLAIN = DataConfig()
 
@@ -61,12 +61,20 @@ class Loader:
         for index, pixels, place in self.read(rows):
             yield Batch(normalise_pixels(pixels[place], self.mean, self.std), self.y[index], index)
 
-    def training(self, order: Int[np.ndarray, "steps b"], *, seed: int, first: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch from `first` on; what happens to batch i depends on the seed and i alone."""
-        for step, (index, pixels, place) in enumerate(self.read(order[first:]), start=first):
+    def training(
+        self, order: Int[np.ndarray, "steps b"], *, seed: int, first: int = 0, some: Int[np.ndarray, " n"] | None = None
+    ) -> Iterator[Batch]:
+        """The batches of one epoch from `first` on; what happens to batch i depends on the seed and i alone.
+
+        `some` are the places of each batch that are handled here, where processes share it out.
+        """
+        mine = order[first:] if some is None else order[first:, some]
+        places = None if some is None else torch.from_numpy(some).to(self.device)
+        for step, (index, pixels, place) in enumerate(self.read(mine), start=first):
             self.draw.manual_seed(stream("batch", seed, step))
-            x = normalise_pixels(pick_rows(pixels, place, self.config, self.draw), self.mean, self.std)
-            yield Batch(change_batch(x, self.config, self.draw), self.y[index], index)
+            draw = self.draw if places is None else Share(self.draw, order.shape[1], places)
+            x = normalise_pixels(pick_rows(pixels, place, self.config, draw), self.mean, self.std)
+            yield Batch(change_batch(x, self.config, draw), self.y[index], index)
 
     def read(self, rows: Iterable[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each batch: its rows, pixels on the device, and where among those pixels its images are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,40 @@ Picked = UInt8[Tensor, "b h w channels"]
 FloatImages = Float[Tensor, "b channels h w"]
 
 
-def pick_rows(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: torch.Generator) -> Picked:
+class Share(NamedTuple):
+    """The random numbers of a whole batch of `b` images, of which only the rows `some` are handled here.
+
+    So what happens to an image does not depend on how many processes share the batch out.
+    """
+
+    draw: torch.Generator
+    b: int
+    some: Int[Tensor, " n"]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are drawn."""
+        return self.draw.device
+
+
+Draw = torch.Generator | Share
+
+
+def uniform(draw: Draw, b: int, *shape: int) -> Tensor:
+    """Numbers from 0 to 1, one row for each of b images."""
+    if isinstance(draw, Share):
+        return torch.rand(draw.b, *shape, generator=draw.draw, device=draw.device)[draw.some]
+    return torch.rand(b, *shape, generator=draw, device=draw.device)
+
+
+def whole_numbers(draw: Draw, low: int, high: int, b: int) -> Int[Tensor, "b 1"]:
+    """Whole numbers from low to high - 1, one for each of b images."""
+    if isinstance(draw, Share):
+        return torch.randint(low, high, (draw.b, 1), generator=draw.draw, device=draw.device)[draw.some]
+    return torch.randint(low, high, (b, 1), generator=draw, device=draw.device)
+
+
+def pick_rows(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw: Draw) -> Picked:
     """The rows of `index`, shifted by up to `config.shift` pixels and mirrored half of the time, in one gather.
 
     What a shift brings in from outside is the image reflected at its border.
@@ -28,15 +62,15 @@ def pick_rows(pixels: Pixels, index: Int[Tensor, " b"], config: DataConfig, draw
     rows = shift_positions(len(index), h, config.shift, draw)
     columns = shift_positions(len(index), w, config.shift, draw)
     if config.flip:
-        mirror = torch.rand(len(index), 1, generator=draw, device=index.device) < 0.5
+        mirror = uniform(draw, len(index), 1) < 0.5
         columns = torch.where(mirror, columns.flip(1), columns)
     return pixels[index.view(-1, 1, 1), rows.unsqueeze(2), columns.unsqueeze(1)]
 
 
-def shift_positions(b: int, length: int, most: int, draw: torch.Generator) -> Int[Tensor, "b length"]:
+def shift_positions(b: int, length: int, most: int, draw: Draw) -> Int[Tensor, "b length"]:
     """For each image the positions 0..length-1 moved by -most..most, reflected at both ends."""
     most = min(most, length - 1)
-    by = torch.randint(-most, most + 1, (b, 1), generator=draw, device=draw.device)
+    by = whole_numbers(draw, -most, most + 1, b)
     position = (torch.arange(length, device=draw.device) + by).abs()
     return (length - 1) - (length - 1 - position).abs()
 
@@ -54,10 +88,10 @@ def normalise_pixels(pixels: Pixels, mean: Sequence[float], std: Sequence[float]
     return torch.stack(planes, dim=3).permute(0, 3, 1, 2)
 
 
-def turn_images(x: FloatImages, degrees: float, draw: torch.Generator) -> FloatImages:
+def turn_images(x: FloatImages, degrees: float, draw: Draw) -> FloatImages:
     """Each image turned about its middle by up to so many degrees; the border is drawn out."""
     b = len(x)
-    angle = (2 * torch.rand(b, generator=draw, device=x.device) - 1) * math.radians(degrees)
+    angle = (2 * uniform(draw, b) - 1) * math.radians(degrees)
     zero = torch.zeros_like(angle)
     across = x.shape[2] / x.shape[3]
     theta = torch.stack([angle.cos(), -angle.sin() * across, zero, angle.sin() / across, angle.cos(), zero], 1)
@@ -65,12 +99,12 @@ def turn_images(x: FloatImages, degrees: float, draw: torch.Generator) -> FloatI
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
 
-def cover_squares(x: FloatImages, side: int, draw: torch.Generator) -> FloatImages:
+def cover_squares(x: FloatImages, side: int, draw: Draw) -> FloatImages:
     """Each image with one square set to 0, the mean, somewhere wholly or partly inside  (DeVries & Taylor 2017)."""
     b, _, h, w = x.shape
 
     def inside(length: int) -> Tensor:
-        middle = torch.randint(0, length, (b, 1), generator=draw, device=x.device)
+        middle = whole_numbers(draw, 0, length, b)
         distance = torch.arange(length, device=x.device) - middle + side // 2
         return (distance >= 0) & (distance < side)
 
@@ -78,7 +112,7 @@ def cover_squares(x: FloatImages, side: int, draw: torch.Generator) -> FloatImag
     return x.masked_fill(hole.unsqueeze(1), 0.0)
 
 
-def change_batch(x: FloatImages, config: DataConfig, draw: torch.Generator) -> FloatImages:
+def change_batch(x: FloatImages, config: DataConfig, draw: Draw) -> FloatImages:
     """A normalised batch turned and covered as the configuration asks."""
     if config.rotate:
         x = turn_images(x, config.rotate, draw)

@@ -2,8 +2,8 @@
 
     sum_{j != y} e^{s cos_j}  ~  sum_{j in the batch} e^{s cos_j} + u sum_{j drawn} e^{s cos_j}
 
-with u = 1, or 1/p where corrected. Whether a class is drawn is a function of a key and the class alone, so that it does not matter who holds it  (An et al.
-2022, who draw a fixed number per process and count them as they are).
+with u = 1, or 1/p where corrected. Whether a class is drawn is a function of a key and the class alone, so that it does
+not matter who holds it  (An et al. 2022, who draw a fixed number per process and count them as they are).
 """
 
 from __future__ import annotations

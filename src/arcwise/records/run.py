@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,8 @@ class Run:
         for left in (*self.path.glob(".*.part"), *self.path.glob("*/.*.part")):
             if re.fullmatch(r"\..+\.\d+(-\d+)?\.part", left.name):
                 left.unlink(missing_ok=True)
+        for left in self.path.glob("checkpoints/.writing-step-*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def refuse_existing(self) -> None:
         """Raises when a run was started here: it is not to be overwritten."""

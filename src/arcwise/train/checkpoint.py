@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
+from arcwise.ops.sharded import Shard
 from arcwise.records import FORMAT, Run, errors_name, meta_json
 from arcwise.schema import Check, Unfit, many, number, table, truth, whole
+from arcwise.train.spread import STATE, load_spread, save_spread, state_of
+from arcwise.train.together import ALONE, Together
 from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors
 
 KEPT = 2
@@ -44,24 +48,60 @@ def save_checkpoint(
     modules: dict[str, nn.Module],
     optimisers: dict[str, torch.optim.Optimizer],
     device: torch.device,
+    *,
+    together: Together = ALONE,
 ) -> Path:
-    """The checkpoint's path, once it is whole on disk; the two newest are kept."""
+    """The checkpoint's path, once it is whole on disk; the two newest are kept. Several processes write one folder."""
     tensors = {f"{key}.{name}": value for key, module in modules.items() for name, value in module.state_dict().items()}
     for name, optimiser in optimisers.items():
         for at, entries in optimiser.state_dict()["state"].items():
             tensors |= {f"{name}.{at}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
-    tensors |= random_state(device)
-    meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
-    path = save_tensors(run.path / "checkpoints" / f"step-{progress.step:08d}.safetensors", tensors, meta)
-    for old in checkpoints_of(run)[:-KEPT]:
-        with contextlib.suppress(OSError):
-            old.unlink()
+    place = run.path / "checkpoints" / f"step-{progress.step:08d}"
+    if together.alone:
+        meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
+        path = save_tensors(place.with_suffix(".safetensors"), tensors | random_state(device), meta)
+    else:
+        shards = spread_names(list(tensors), modules, optimisers)
+        path = save_spread(place, tensors, shards, vars(progress), together)
+    if together.lead:
+        for old in checkpoints_of(run)[:-KEPT]:
+            forget(old)
     return path
 
 
+def forget(path: Path) -> None:
+    """Takes a checkpoint away; of a folder first that which makes it one."""
+    with contextlib.suppress(OSError):
+        (path / STATE if path.is_dir() else path).unlink()
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def spread_names(
+    names: list[str], modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
+) -> dict[str, Shard]:
+    """Which of these tensors are rows of larger ones, for the classes they belong to are spread over processes."""
+    found: dict[str, Shard] = {}
+    for owner, module in modules.items():
+        shard = getattr(module["head"], "shard", None)  # type: ignore[index]
+        if shard is not None:
+            found[f"{owner}.head.weight"] = shard
+    head = modules["model"]["head"]  # type: ignore[index]
+    if getattr(head, "shard", None) is not None:
+        for owner, optimiser in optimisers.items():
+            parameters = [p for group in optimiser.param_groups for p in group["params"]]
+            at = next((str(at) for at, p in enumerate(parameters) if p is head.weight), None)
+            mine = [name for name in names if at is not None and name.startswith(f"{owner}.{at}.")]
+            found |= {name: head.shard for name in mine if not name.endswith((".t", ".step"))}
+    return found
+
+
 def checkpoints_of(run: Run) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    return sorted((run.path / "checkpoints").glob("step-*.safetensors"))
+    """The checkpoints of a run, oldest first: files of one process, folders of several."""
+    folder = run.path / "checkpoints"
+    several = [path.parent for path in folder.glob(f"step-*/{STATE}") if not path.parent.suffix]
+    found = [*folder.glob("step-*.safetensors"), *several]
+    return sorted(found, key=lambda path: path.name.removesuffix(".safetensors"))
 
 
 @dataclass(frozen=True)
@@ -79,39 +119,83 @@ def restore_checkpoint(
     device: torch.device,
     *,
     total: int,
+    together: Together = ALONE,
 ) -> Restored:
     """Where the newest whole checkpoint left off, with all state put back; the first step when there never was one.
 
     A damaged one is set aside, by another name, for the one before it, which is as good, only older. `total` is how
-    many steps training has.
+    many steps training has. It does not matter how many processes wrote it, nor how many read it.
     """
+
+    def choose() -> tuple[Path | None, tuple[str, ...]]:
+        return newest_whole(run, optimisers, total, together)
+
+    path, notes = together.say(together.lead_first(choose, lambda: (None, ())))
+    if path is None:
+        return Restored(TrainingState(), notes)
+    tensors, progress = read_checkpoint(path, optimisers, total, modules, together)
+    for key, module in modules.items():
+        with errors_name(path):
+            put_state(module, below(tensors, key), "this run")
+    for name, optimiser in optimisers.items():
+        restore_optimiser(optimiser, below(tensors, name))
+    if together.alone and "random.cpu" in tensors:
+        restore_random(tensors, device)
+    if not together.lead:
+        progress.within = [0.0] * 5  # the first process has the sums of all
+    return Restored(progress, notes)
+
+
+def newest_whole(
+    run: Run, optimisers: Mapping[str, torch.optim.Optimizer], total: int, together: Together
+) -> tuple[Path | None, tuple[str, ...]]:
+    """The newest checkpoint that is whole, None where there never was one; damaged ones are set aside."""
     paths, notes = checkpoints_of(run), []
     for path in reversed(paths):
         try:
-            tensors, progress = read_checkpoint(path, optimisers, total)
+            if path.is_dir():
+                state_of(path, progress_of(total))
+            else:
+                read_file(path, optimisers, total, whole=together.alone)
+            return path, tuple(notes)
         except ArcwiseError as error:
             aside = path.replace(path.with_suffix(".damaged"))
             notes.append(f"{error} It is now called {aside.name}, and the checkpoint before it is taken.")
-            continue
-        for key, module in modules.items():
-            with errors_name(path):
-                put_state(module, below(tensors, key), "this run")
-        for name, optimiser in optimisers.items():
-            restore_optimiser(optimiser, below(tensors, name))
-        restore_random(tensors, device)
-        return Restored(progress, tuple(notes))
     if paths:
         raise ArcwiseError(
             f"none of the checkpoints in {run.path} can be read; they are now called .damaged. "
             "Say it again to start this run from its first step."
         )
-    return Restored(TrainingState())
+    return None, ()
 
 
 def read_checkpoint(
-    path: Path, optimisers: Mapping[str, torch.optim.Optimizer], total: int
+    path: Path,
+    optimisers: Mapping[str, torch.optim.Optimizer],
+    total: int,
+    modules: Mapping[str, nn.Module],
+    together: Together,
 ) -> tuple[dict[str, Tensor], TrainingState]:
-    """The tensors of a checkpoint and its progress, every one of them checked before anything is put back."""
+    """The tensors of a checkpoint, of those that are spread out this process's rows, and its progress."""
+    if not path.is_dir():
+        tensors, progress = read_file(path, optimisers, total, whole=together.alone)
+        shards = spread_names(list(tensors), modules, optimisers)
+        return {n: v[shards[n].start : shards[n].stop] if n in shards else v for n, v in tensors.items()}, progress
+    told = state_of(path, progress_of(total)) if together.lead else None
+    progress = TrainingState(**together.say(told)["progress"])
+    tensors = load_spread(path, lambda names: spread_names(names, modules, optimisers), together)
+    with errors_name(path):
+        refuse_not_finite(tensors)
+    return tensors, progress
+
+
+def read_file(
+    path: Path, optimisers: Mapping[str, torch.optim.Optimizer], total: int, *, whole: bool
+) -> tuple[dict[str, Tensor], TrainingState]:
+    """The tensors of a checkpoint and its progress, every one of them checked before anything is put back.
+
+    `whole` says that all classes are in this process, so that shapes can be compared.
+    """
     tensors, meta = load_tensors(path)
     with errors_name(path):
         if meta.get("arcwise") != str(FORMAT):
@@ -121,7 +205,7 @@ def read_checkpoint(
         if state is None or state.dtype != torch.uint8 or state.shape != (CPU_STATE,) or not is_random_state(state):
             raise ArcwiseError("it lacks the state of random numbers.")
         for name, optimiser in optimisers.items():
-            refuse_odd_names(name, optimiser, below(tensors, name))
+            refuse_odd_names(name, optimiser, below(tensors, name), whole=whole)
         refuse_not_finite(tensors)
     return tensors, TrainingState(**told)
 
@@ -154,14 +238,16 @@ def below(tensors: Mapping[str, Tensor], owner: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{owner}."): v for name, v in tensors.items() if name.startswith(f"{owner}.")}
 
 
-def refuse_odd_names(owner: str, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def refuse_odd_names(
+    owner: str, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], *, whole: bool
+) -> None:
     """Raises where the state of an optimiser is not told by a parameter's number and a name, or of another shape."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     for name, value in tensors.items():
         found = re.fullmatch(r"(\d{1,9})\.([a-z_]+)", name)
         if found is None or int(found[1]) >= len(parameters):
             raise ArcwiseError(f"{owner} has no state called {name}.")
-        if value.ndim and value.shape != parameters[int(found[1])].shape:
+        if whole and value.ndim and value.shape != parameters[int(found[1])].shape:
             raise ArcwiseError(f"the state {name} of {owner} is of another shape than its parameter.")
     kept: dict[str, set[str]] = {}
     for name in tensors:

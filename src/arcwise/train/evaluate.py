@@ -14,7 +14,8 @@ from arcwise.embed import BATCH
 from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder
 from arcwise.records import Prototypes
-from arcwise.sphere import angle
+from arcwise.sphere import angle, slices
+from arcwise.train.together import ALONE, Together
 
 BLOCK = 4096
 SNAPSHOT, OF_TRAINING = 5_000, 2_000  # images of a part that are kept of each epoch
@@ -23,8 +24,8 @@ SNAPSHOT, OF_TRAINING = 5_000, 2_000  # images of a part that are kept of each e
 class Evaluation:
     """The parts of a set as they are judged again and again: each has one loader, made when it is first needed."""
 
-    def __init__(self, splits: Splits, device: torch.device):
-        self.splits, self.device = splits, device
+    def __init__(self, splits: Splits, device: torch.device, together: Together = ALONE):
+        self.splits, self.device, self.together = splits, device, together
         self.loaders: dict[str, Loader] = {}
         self.samples: dict[str, Images] = {}
 
@@ -39,14 +40,20 @@ class Evaluation:
         return self.samples[name]
 
     def rows(self, model: Embedder, part: str, *, mirror: bool = False, amp: bool = False) -> Float[np.ndarray, "n d"]:
-        """The embeddings of a part, in its order."""
+        """The embeddings of a part, in its order; several processes share the images out, and each has all of them."""
         if part not in self.loaders:
-            look = model.preprocessing
-            self.loaders[part] = Loader(self.images(part), mean=look.mean, std=look.std, device=self.device)
+            look, images = model.preprocessing, self.images(part)
+            mine = images if self.together.alone else images.take(own_places(self.together, len(images)))
+            self.loaders[part] = Loader(mine, mean=look.mean, std=look.std, device=self.device)
         found = [
             model.encode_batch(batch.x, mirror=mirror, amp=amp).cpu() for batch in self.loaders[part].in_order(BATCH)
         ]
-        return torch.cat(found).numpy() if found else np.zeros((0, model.dim), np.float32)
+        return self.together.gathered(torch.cat(found).numpy() if found else np.zeros((0, model.dim), np.float32))
+
+
+def own_places(together: Together, n: int) -> np.ndarray:
+    """Which of n images this process looks at."""
+    return np.arange(n)[together.share_of(n)]
 
 
 def snapshot_rows(part: str, n: int) -> np.ndarray:
@@ -55,22 +62,27 @@ def snapshot_rows(part: str, n: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def judge(head: Head | LinearHead, x: Float[np.ndarray, "n d"], y: np.ndarray) -> dict[str, float]:
+def judge(
+    head: Head | LinearHead, x: Float[np.ndarray, "n d"], y: np.ndarray, together: Together = ALONE
+) -> dict[str, float]:
     """Accuracy, loss, mean angles (radians) to the own and the nearest other centre; no margin but in the loss."""
     sums = torch.zeros(4, dtype=torch.float64)
-    device = head.weight.device
-    for rows, labels in zip(torch.from_numpy(x).split(BLOCK), torch.from_numpy(y).split(BLOCK), strict=True):
+    device, count = head.weight.device, len(y)
+    for some in slices(len(y), BLOCK * together.count):  # where classes are spread out, all ask together
+        mine = own_places(together, some.stop - some.start) + some.start
+        rows, labels = torch.from_numpy(x[mine]), torch.from_numpy(y[mine])
         scores = head.score(rows.to(device), labels.to(device))
         parts = (scores.correct, scores.loss, angle(scores.cos_y), angle(scores.cos_other))
         sums += torch.stack([part.double().sum() for part in parts]).cpu()
-    means = (sums / max(len(y), 1)).tolist()
+    means = (together.added(sums) / max(count, 1)).tolist()
     return dict(zip(("accuracy", "loss", "angle_own", "angle_other"), means, strict=True))
 
 
 def prototypes_of(head: Head | LinearHead, names: tuple[str, ...], model: str) -> Prototypes:
     """The head's centres as a record."""
     bias = getattr(head, "bias", None)
+    weight = head.whole_weight() if isinstance(head, Head) else head.weight.detach()
     return Prototypes(
-        head.weight.detach().float().cpu().numpy(), None if bias is None else bias.detach().float().cpu().numpy(),
+        weight.float().cpu().numpy(), None if bias is None else bias.detach().float().cpu().numpy(),
         head.spec, names, model,
     )  # fmt: skip

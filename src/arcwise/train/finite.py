@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from arcwise.errors import ArcwiseError
 from arcwise.optim import Inside
 
+NOTHING_FOUND = ("nothing in a repetition of the step", "the step was not finite once and is when repeated")
+
 
 class Guard:
     """Holds the optimisers back from the first step on whose loss or gradient is not finite.
@@ -74,7 +76,7 @@ def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) ->
                 f"the gradient of {name}",
                 "a gradient overflows: the learning rate is too high, or a layer saturates",
             )
-    return "nothing in a repetition of the step", "the step was not finite once and is when repeated"
+    return NOTHING_FOUND
 
 
 def stop_message(step: int, found: tuple[str, str], lr: float, checkpoint: str, *, inside: bool) -> ArcwiseError:

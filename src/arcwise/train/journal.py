@@ -41,6 +41,16 @@ class Journal:
         self.listener(entry)
 
 
+class Silence:
+    """The journal of a process that writes none: another writes for all."""
+
+    def __init__(self) -> None:
+        self.listener: Listener = lambda _: None
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Nothing."""
+
+
 def last_line_of(result: Mapping[str, Any]) -> dict[str, Any]:
     """The line that ends a journal: what training ended with."""
     return {"kind": "finished", "step": result["steps"], **result["test"], "seconds": result["seconds"]}

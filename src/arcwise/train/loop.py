@@ -7,8 +7,8 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from arcwise.data.images import image_hashes
 from arcwise.data.samplers import epoch_order, stream
 from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
-from arcwise.heads import Head
+from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder, has_bf16
 from arcwise.overlap import refuse_trained_on
 from arcwise.recipes import recipe
@@ -30,7 +30,7 @@ from arcwise.train import finite, results
 from arcwise.train.checkpoint import checkpoints_of, restore_checkpoint, save_checkpoint
 from arcwise.train.device import device_for, device_name, fast_products, made_current, plain_torch
 from arcwise.train.evaluate import Evaluation, judge
-from arcwise.train.journal import Journal, Listener, last_line_of, mend_journal
+from arcwise.train.journal import Journal, Listener, Silence, last_line_of, mend_journal
 from arcwise.train.optim import Average, build_optimiser, prototypes_inside
 from arcwise.train.recording import Recording
 from arcwise.train.schedule import Pace
@@ -50,6 +50,7 @@ from arcwise.train.setup import (
 )
 from arcwise.train.signals import Signals
 from arcwise.train.tally import Tally
+from arcwise.train.together import ALONE, Together, own_device, together
 
 FEW_IMAGES = 50  # of a class
 ONE_AT_A_TIME = threading.RLock()  # threads of one process share torch's random numbers
@@ -88,51 +89,85 @@ def train(
     config = override(recipe(config) if isinstance(config, str) else config, settings)
     if isinstance(head, str):
         config, head = override(config, [f"head.name={head}"]), None
-    given, place = Given(model, head, data), device_for(device)
+    given, place = Given(model, head, data), device_for(own_device(device))
     refuse_without_effect(given, settings)
     if head is None:
         refuse_impossible(config.head, config.model.dim)
     if data is not None:
         config = replace(config, data=replace(config.data, source="given"))
     run = Run(Path(out) if out is not None else run_folder(config, given))
-    if not resume:
-        run.refuse_existing()
-    claim_folder(run.path, "run")
     forked = [place] if place.type == "cuda" else []
-    with ONE_AT_A_TIME, run.locked(), made_current(place), plain_torch(), torch.random.fork_rng(devices=forked):
-        run.sweep()
-        start = Embedder.load(config.init, network=model) if config.init else None
-        config = fit_to_model(config, start)
-        done = False
-        if run.exists():
-            given.refuse_others(Run.open(run.path))
-            config = same_config(run, config, given)
-            done = run.whole
-            if done:
-                mend_journal(run)
-            if done and data is None:  # no images are at hand that could be others
-                return run
-        splits = images_of(config, given, data_dir, listener)
-        if run.exists():
-            splits.refuse_others(run)
-        if done:
+    with (
+        ONE_AT_A_TIME, together(place) as us, contextlib.ExitStack() as held, made_current(place), plain_torch(),
+        torch.random.fork_rng(devices=forked),
+    ):  # fmt: skip
+
+        def first() -> Prepared | None:
+            if not resume and not us.restarted:
+                run.refuse_existing()
+            claim_folder(run.path, "run")
+            held.enter_context(run.locked())
+            run.sweep()
+            return prepare(run, config, given, data_dir, listener)
+
+        found = us.lead_first(first, lambda: prepare(run, config, given, data_dir, None))
+        if found is None:
             return run
-        config = resolve(config, splits, given)
-        seen = TrainedOn(image_hashes(splits.train), splits.train.names)
-        if not run.exists() and splits.unseen is not None:
-            refuse_trained_on(splits.unseen, seen, allow=config.data.allow_overlap)
-        trainer = Trainer(run, config, splits, device=place, listener=listener, start=start, given=given)
+        listener = listener if us.lead else None
+        more = {"listener": listener, "start": found.start, "given": given, "together": us}
+        trainer = Trainer(run, found.config, found.splits, device=place, **more)
         trainer.epoch_batches(0, 0)  # what cannot be trained is refused before the folder is taken
-        if not run.exists():
-            told = circumstances(config, place, given, command)
-            about = {"head": trainer.head.spec.as_values(), "images": splits.fingerprint, **told}
-            Run.create(run.path, dataclasses.asdict(config), **about)
-        run.keep_trained_on(seen)
-        if listener is None:
+
+        def begin() -> None:
+            if not run.exists():
+                told = circumstances(found.config, place, given, command)
+                about = {"head": trainer.head.spec.as_values(), "images": found.splits.fingerprint, **told}
+                Run.create(run.path, dataclasses.asdict(found.config), **about)
+            run.keep_trained_on(found.seen)
+
+        us.lead_first(begin, lambda: None)
+        if listener is None and us.lead:
             for words in trainer.notes:
                 note(words)
         trainer.fit()
         return trainer.finish()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a training begins with."""
+
+    config: Config
+    splits: Splits
+    start: Embedder | None
+    seen: TrainedOn
+
+
+def prepare(
+    run: Run, config: Config, given: Given, data_dir: str | Path | None, listener: Listener | None
+) -> Prepared | None:
+    """The images, the model to start from and the configuration with everything decided; None of a run that is over."""
+    start = Embedder.load(config.init, network=given.model) if config.init else None
+    config = fit_to_model(config, start)
+    done = False
+    if run.exists():
+        given.refuse_others(Run.open(run.path))
+        config = same_config(run, config, given)
+        done = run.whole
+        if done:
+            mend_journal(run)
+        if done and given.data is None:  # no images are at hand that could be others
+            return None
+    splits = images_of(config, given, data_dir, listener)
+    if run.exists():
+        splits.refuse_others(run)
+    if done:
+        return None
+    config = resolve(config, splits, given)
+    seen = TrainedOn(image_hashes(splits.train), splits.train.names)
+    if not run.exists() and splits.unseen is not None:
+        refuse_trained_on(splits.unseen, seen, allow=config.data.allow_overlap)
+    return Prepared(config, splits, start, seen)
 
 
 class Trainer:
@@ -148,9 +183,11 @@ class Trainer:
         listener: Listener | None = None,
         start: Embedder | None = None,
         given: Given = NOTHING_GIVEN,
+        together: Together = ALONE,
     ):
         self.run, self.config, self.splits, self.device, self.listener = run, config, splits, device, listener
-        self.model, self.head = build(config, splits, start, given, device=device)
+        self.together = together
+        self.model, self.head = build(config, splits, start, given, device=device, together=together)
         if start is not None and not checkpoints_of(run):
             start_at_class_means(self.model, self.head, splits.train)
         self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})
@@ -162,13 +199,14 @@ class Trainer:
         self.batch = min(config.train.batch, len(splits.train))
         self.steps = len(splits.train) // self.batch  # in an epoch
         self.total = self.steps * config.train.epochs
-        found = restore_checkpoint(run, self.modules, self.optimisers, device, total=self.total)
+        self.places, self.sizes = together.places(self.batch, config.train.accumulate)
+        found = restore_checkpoint(run, self.modules, self.optimisers, device, total=self.total, together=together)
         self.progress, self.found_notes = found.progress, found.notes
         self.guard = finite.Guard(self.optimiser, self.inside, device)
-        self.forward = torch.compile(self.model) if config.train.compile else self.model
+        self.forward = self.run_by()
         look = self.model.preprocessing
         self.loader = Loader(splits.train, mean=look.mean, std=look.std, config=config.data, device=device)
-        self.evaluation = Evaluation(splits, device)
+        self.evaluation = Evaluation(splits, device, together)
         heads = [results.model_and_head(both)[1] for both in self.modules.values()]
         self.pace = Pace(config.train, self.optimiser, self.inside, heads, self.steps)
         self.amp = (config.train.amp_cpu if device.type == "cpu" else config.train.amp) and has_bf16(device)
@@ -178,8 +216,10 @@ class Trainer:
         self.saved_at = self.clock_began = time.monotonic()
 
     @functools.cached_property
-    def journal(self) -> Journal:
-        """The run's journal, from the line after the checkpoint on."""
+    def journal(self) -> Journal | Silence:
+        """The run's journal, from the line after the checkpoint on; one process writes it for all."""
+        if not self.together.lead:
+            return Silence()
         return Journal(self.run, self.progress, listener=self.listener, tensorboard=self.config.train.tensorboard)
 
     @property
@@ -208,6 +248,7 @@ class Trainer:
         """One step: forward, backward, the check, then the weights move."""
         config, step = self.config.train, self.progress.step + 1
         self.pace.set(step)
+        self.key_draws(step)
         loss, self.norm = self.forward_and_backward(batch)
         if not self.guard.admit(loss, self.norm, step):
             self.stop_for_numbers()
@@ -221,10 +262,23 @@ class Trainer:
         if step % config.journal_every == 0:
             self.close_group()
 
+    def run_by(self) -> Callable[..., Tensor]:
+        """The network as it is called: compiled where asked for, and with gradients averaged over the processes."""
+        model = self.together.wrapped(self.model)
+        return torch.compile(model) if self.config.train.compile else model
+
+    def key_draws(self, step: int) -> None:
+        """What a step draws at random is decided by the step, where processes must agree or never meet again."""
+        if isinstance(self.head, Head) and self.head.key is not None:
+            self.head.passes = (step - 1) * self.config.train.accumulate
+        if not self.together.alone:
+            torch.manual_seed(stream("steps", self.config.seed, step, self.together.rank))
+
     def forward_and_backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Loss and length of the gradient; on a GPU replayed from a recording, once nothing in it changes any more."""
         options = self.config.train
-        if self.device.type != "cuda" or not options.record or options.compile or self.pace.strength != 1.0:
+        plain = options.compile or self.pace.strength != 1.0 or not self.together.alone or self.config.head.sample < 1.0
+        if self.device.type != "cuda" or not options.record or plain:
             self.forget_gradients()
             return self.backward(batch.x, batch.y)
         rests = self.progress.step < options.frozen_epochs * self.steps
@@ -237,26 +291,55 @@ class Trainer:
 
         A batch in several parts has the same loss, and the same gradient but for the batch norms.
         """
-        total, parts = torch.zeros((), device=self.device), self.config.train.accumulate
-        for some, labels in zip(x.tensor_split(parts), y.tensor_split(parts), strict=True):
-            embedded = self.embedded(some)
-            try:
-                with self.mixed():  # the head lets nothing but fused products be in bf16
-                    outcome = self.head.losses(embedded, labels)
-            except NotFinite:  # on the CPU the head itself refuses embeddings out of bounds
-                self.stop_for_numbers()
-            loss = outcome[0].sum() / len(y)
-            loss.backward()
+        total, last = torch.zeros((), device=self.device), len(self.sizes) - 1
+        together, whole = self.together, self.batch
+        for part, (some, labels) in enumerate(zip(x.split(self.sizes), y.split(self.sizes), strict=True)):
+            with together.averaging(self.forward, now=part == last):
+                embedded = self.embedded(some)
+                if not together.alone:
+                    self.refuse_bad_embeddings(embedded)
+                try:
+                    with self.mixed():  # the head lets nothing but fused products be in bf16
+                        outcome = self.head.losses(embedded, labels)
+                except NotFinite:  # on the CPU the head itself refuses embeddings out of bounds
+                    self.stop_for_numbers()
+                loss = outcome[0].sum() / whole
+                (loss * together.count if isinstance(self.head, LinearHead) else loss).backward()
             total += loss.detach()
             self.tally.add(self.head, outcome, embedded.detach(), labels)
-        return total, finite.gradient_norm(self.parameters)
+        self.share_what_is_alike()
+        return together.summed(total), self.gradient_norm()
+
+    def share_what_is_alike(self) -> None:
+        """Takes the mean over the processes of what DDP leaves: a linear head's gradients, batch norms' statistics."""
+        if self.together.alone:
+            return
+        if isinstance(self.head, LinearHead):
+            self.together.average([p.grad for p in self.head.parameters() if p.grad is not None])
+        self.together.average([b for b in self.model.buffers() if b.is_floating_point()])
+
+    def gradient_norm(self) -> Tensor:
+        """The length of the whole gradient, of which every process may hold a part."""
+        spread = [self.head.weight] if getattr(self.head, "shard", None) is not None else []
+        if not spread:
+            return finite.gradient_norm(self.parameters)
+        alike = finite.gradient_norm([p for p in self.parameters if p is not spread[0]])
+        held = [p for p in self.parameters if p is spread[0] and p.grad is not None]
+        part = finite.gradient_norm(held).square() if held else torch.zeros_like(alike)
+        return (alike.square() + self.together.summed(part)).sqrt()
+
+    def refuse_bad_embeddings(self, embedded: Tensor) -> None:
+        """Ends training at all processes where embeddings of one are not finite: on the CPU its head refuses them."""
+        if self.device.type == "cpu" and self.together.any(not bool(embedded.square().sum(1).isfinite().all())):
+            self.stop_for_numbers()
 
     def embedded(self, x: Tensor) -> Tensor:
-        """The network's raw embeddings in float32, computed in bf16 where that is faster."""
+        """The network's raw embeddings in float32 (or float64, if it gives that), computed in bf16 where that is faster."""
         if not self.config.train.channels_last:
             x = x.clone(memory_format=torch.contiguous_format)
         with self.mixed():
-            return self.forward(x).float()
+            out = self.forward(x)
+            return out if out.dtype == torch.float64 else out.float()
 
     def mixed(self) -> torch.autocast:
         """bf16 where that is faster; casts are not kept, for a recording would keep them for good."""
@@ -307,12 +390,13 @@ class Trainer:
             per_class=options.per_class,
             seed=stream("order", seed, epoch),
         )
-        return self.loader.training(rows, seed=stream("augment", seed, epoch), first=first)
+        some = None if self.together.alone else self.places
+        return self.loader.training(rows, seed=stream("augment", seed, epoch), first=first, some=some)
 
     def close_group(self) -> None:
         """One line of the journal for the steps since the last; here the loop waits for the device."""
         self.refuse_bad_numbers()
-        means = self.tally.means()
+        means = self.tally.means(self.together.summed)
         if means:
             self.read_clock()
             step = self.progress.step
@@ -329,6 +413,8 @@ class Trainer:
         self.both.train()
         resting = epoch < self.config.train.frozen_epochs
         self.model.backbone.requires_grad_(not resting)
+        if not self.together.alone and epoch in (0, self.config.train.frozen_epochs):
+            self.forward = self.run_by()  # DDP asks once which weights learn
         still = [self.model.backbone] if resting else []
         still += [self.model] if self.config.train.batch_norm == "frozen" else []
         for module in (module for owner in still for module in owner.modules()):
@@ -351,12 +437,12 @@ class Trainer:
         part = "validation" if self.splits.validation is not None else "test"
         model, head = results.model_and_head(self.final)
         x = self.evaluation.rows(model, part, mirror=config.mirror, amp=self.quick_look)
-        found = judge(head, x, self.splits.part(part).y)
+        found = judge(head, x, self.splits.part(part).y, self.together)
         self.journal.write("evaluation", step=progress.step, epoch=epoch, part=part, **found)
         if found["accuracy"] > progress.best:
             progress.best, progress.best_epoch = found["accuracy"], epoch
             if config.patience:
-                results.keep_best(self.run, self.final, epoch)
+                results.keep_best(self.run, self.final, epoch, self.together)
         elif config.patience and epoch - progress.best_epoch >= config.patience:
             progress.stopped = True
         return {part: x}
@@ -370,21 +456,24 @@ class Trainer:
 
     def save(self) -> Path:
         """A checkpoint of this very step."""
-        self.progress.within = self.tally.sums.tolist()
-        path = save_checkpoint(self.run, self.progress, self.modules, self.optimisers, self.device)
+        self.progress.within = self.together.summed(self.tally.sums.clone()).tolist()
+        path = save_checkpoint(
+            self.run, self.progress, self.modules, self.optimisers, self.device, together=self.together
+        )
         self.saved_at = time.monotonic()
         return path
 
     def save_if_due(self, signals: Signals) -> None:
         """A checkpoint when the last is old enough, or when somebody asks for an end."""
         due = time.monotonic() - self.saved_at >= self.config.train.checkpoint_every
-        if not due and signals.asked is None:
+        asked, due = self.together.agreed(signals.asked, due)
+        if not due and asked is None:
             return
         self.refuse_bad_numbers()
         self.read_clock()
         self.save()
-        if signals.asked is not None:
-            raise Interrupted(f"stopped and saved at step {self.progress.step}.", signals.asked)
+        if asked is not None:
+            raise Interrupted(f"stopped and saved at step {self.progress.step}.", asked)
 
     def finish(self) -> Run:
         """The run with its model, embeddings and final numbers."""
@@ -396,6 +485,7 @@ class Trainer:
             "device": device_name(self.device), "seed": self.config.seed,
         }  # fmt: skip
         mirror = self.config.train.mirror
+        facts |= {} if self.together.alone else {"processes": self.together.count}
         result = results.keep_result(self.run, self.final, self.evaluation, facts, self.origin, mirror=mirror)
         self.journal.write(**last_line_of(result))
         return self.run
@@ -416,15 +506,17 @@ class Trainer:
         self.forget_gradients()
         if isinstance(self.head, Head):
             self.head.mover = None
+        self.forward = self.model
         x = self.embedded(batch.x)
         loss = x.sum() * torch.nan
-        with contextlib.suppress(ArcwiseError):  # on the CPU the head itself refuses what is not finite
-            loss = self.head(x, batch.y)
-            loss.backward()
+        if not self.together.any(not bool(x.square().sum(1).isfinite().all())):
+            with contextlib.suppress(ArcwiseError):  # on the CPU the head itself refuses what is not finite
+                loss = self.head(x, batch.y)
+                loss.backward()
         named = [(name.removeprefix("embedder."), p) for name, p in self.both.named_parameters()]
         kept = checkpoints_of(self.run)
         last = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
-        found = finite.diagnosis(x, loss, named)
+        found = self.together.first_of(finite.diagnosis(x, loss, named), unless=finite.NOTHING_FOUND)
         raise finite.stop_message(step, found, self.pace.lr_at(step), last, inside=self.inside is not None)
 
     # ------------------------------------------------------------------------------------ for others

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder
 from arcwise.records import Embeddings, Run, errors_name, write_json
 from arcwise.train.evaluate import Evaluation, judge, prototypes_of, snapshot_rows
+from arcwise.train.together import Together
 from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors
 
 
@@ -27,16 +28,19 @@ def keep_snapshot(
     `known` holds the rows of whole parts that are there already.
     """
     model, head = model_and_head(both)
-    fingerprint = model.fingerprint
-    prototypes_of(head, model.names, fingerprint).save(run.prototypes_path(epoch))
+    fingerprint, lead = model.fingerprint, evaluation.together.lead
+    centres = prototypes_of(head, model.names, fingerprint)
+    if lead:
+        centres.save(run.prototypes_path(epoch))
     for part, whole in evaluation.splits.parts.items():
         if part != "unseen":
             images = evaluation.images(f"some of {part}")
             rows = snapshot_rows(part, len(whole))
             x = known[part][rows] if part in known else evaluation.rows(model, f"some of {part}")
-            about = {"part": part, "epoch": epoch, **origin, **judge(head, x, images.y)}
+            about = {"part": part, "epoch": epoch, **origin, **judge(head, x, images.y, evaluation.together)}
             found = Embeddings(x, images.y, images.names, images.keys, fingerprint, about)
-            found.save(run.embeddings_path(f"{part}-epoch-{epoch:03d}"), half=True)
+            if lead:
+                found.save(run.embeddings_path(f"{part}-epoch-{epoch:03d}"), half=True)
 
 
 def keep_result(
@@ -44,28 +48,39 @@ def keep_result(
 ) -> dict[str, Any]:
     """The final numbers, once the model, the centres, the embeddings and last of all result.json are in the folder."""
     model, head = model_and_head(both)
-    model.save(run.model)
-    fingerprint = model.fingerprint
-    prototypes_of(head, model.names, fingerprint).save(run.prototypes_path())
+    together, fingerprint = evaluation.together, model.fingerprint
+    centres = prototypes_of(head, model.names, fingerprint)
+    if together.lead:
+        model.save(run.model)
+        centres.save(run.prototypes_path())
     result: dict[str, Any] = {}
     for part, images in evaluation.splits.parts.items():
         if part == "train":
             continue
         x = evaluation.rows(model, part, mirror=mirror)
         if part != "unseen":
-            result[part] = judge(head, x, images.y)
+            result[part] = judge(head, x, images.y, together)
         found = Embeddings(x, images.y, images.names, images.keys, fingerprint, {"part": part, **origin})
-        found.save(run.embeddings_path(part))
+        if together.lead:
+            found.save(run.embeddings_path(part))
     parameters = sum(p.numel() for p in model.parameters())
     result |= {**facts, "model": fingerprint, "parameters": parameters, "broken_images": len(evaluation.splits.broken)}
-    (run.path / "figures").mkdir(exist_ok=True)
-    write_json(run.path / "result.json", result)
+    if together.lead:
+        (run.path / "figures").mkdir(exist_ok=True)
+        write_json(run.path / "result.json", result)
+    together.say(None)  # nobody leaves before it is written
     return result
 
 
-def keep_best(run: Run, both: nn.Module, epoch: int) -> None:
+def keep_best(run: Run, both: nn.Module, epoch: int, together: Together) -> None:
     """The weights with the best validation accuracy so far, beside the checkpoints; the ones before are let go."""
-    path = save_tensors(run.path / "checkpoints" / f"best-{epoch:04d}.safetensors", both.state_dict())
+    _, head = model_and_head(both)
+    weights = both.state_dict()
+    if isinstance(head, Head):
+        weights["head.weight"] = head.whole_weight()
+    if not together.lead:
+        return
+    path = save_tensors(run.path / "checkpoints" / f"best-{epoch:04d}.safetensors", weights)
     for old in path.parent.glob("best-*.safetensors"):
         if old.name < path.name:
             with contextlib.suppress(OSError):
@@ -79,4 +94,12 @@ def put_best(run: Run, both: nn.Module, epoch: int) -> None:
         weights, _ = load_tensors(path)
         with errors_name(path):
             refuse_not_finite(weights)
-            put_state(both, weights, "this run")
+            put_state(both, own_part(weights, both), "this run")
+
+
+def own_part(weights: dict[str, Tensor], both: nn.Module) -> dict[str, Tensor]:
+    """The weights, of the prototypes of all classes those that this process holds."""
+    shard = getattr(model_and_head(both)[1], "shard", None)
+    if shard is None:
+        return weights
+    return {**weights, "head.weight": weights["head.weight"][shard.start : shard.stop]}

@@ -35,6 +35,7 @@ from arcwise.records import Preprocessing, Run
 from arcwise.sphere import normalise
 from arcwise.train.device import device_name
 from arcwise.train.journal import Listener
+from arcwise.train.together import ALONE, Together
 from arcwise.version import __version__
 
 CLASS_MEANS_FROM = 50_000  # images at most that prototypes of a fine-tuned model are taken from
@@ -175,6 +176,8 @@ def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Con
             "head.inside lets prototypes step in the backward pass, where their gradient can be neither clipped nor "
             "accumulated, and a linear head has none: set train.clip=0 and train.accumulate=1, or head.inside=false."
         )
+    if head.sample < 1.0 and (head.linear or not head.inside):
+        raise ArcwiseError("head.sample moves only the classes it draws: set head.inside=true, and no linear head.")
     if not config.init and (train.frozen_epochs or train.batch_norm == "frozen"):
         raise ArcwiseError("train.frozen_epochs and train.batch_norm=frozen are for fine-tuning: add --init MODEL.")
     return replace(config, head=head, data=resolved_data(config.data, splits))
@@ -194,16 +197,29 @@ UNSAID = {"data.flip": None, "data.size": 0, "data.channels": 0, "data.fit": "",
 
 
 def build(
-    config: Config, splits: Splits, start: Embedder | None, given: Given = NOTHING_GIVEN, *, device: torch.device
+    config: Config,
+    splits: Splits,
+    start: Embedder | None,
+    given: Given = NOTHING_GIVEN,
+    *,
+    device: torch.device,
+    together: Together = ALONE,
 ) -> tuple[Embedder, Head | LinearHead]:
-    """The network and the head, from one seed each: every head meets the same network."""
+    """The network and the head, from one seed each: every head meets the same network.
+
+    With other processes beside this one the head's classes are spread over them, the same prototypes in all.
+    """
     images = splits.train
     torch.manual_seed(stream("network", config.seed))
     model = start or Embedder(config.model, preprocessing=preprocessing_of(splits), network=given.model)
     model.names = images.names
     model.about = {"config": dataclasses.asdict(config), "images": splits.fingerprint}
     torch.manual_seed(stream("head", config.seed))
-    head = build_head(config.head, model.dim, images.classes, given.head)
+    head = build_head(config.head, model.dim, images.classes, given.head, shard=together.group)
+    if isinstance(head, Head) and head is not given.head and head.key is not None:
+        if head.shard is not None:
+            head.scatter_prototypes(stream("head", config.seed))
+        head.draw_by(stream("draws", config.seed))
     if isinstance(head, Head):
         one = torch.empty(1, model.dim, device=device)
         if (problem := why_not(head.engine, one, moving=config.head.inside)) is not None:
@@ -225,13 +241,21 @@ def preprocessing_of(splits: Splits) -> Preprocessing:
     return Preprocessing(side=side, channels=channels, mean=mean, std=std, **framed)
 
 
-def build_head(config: HeadConfig, dim: int, classes: int, given: nn.Module | None = None) -> Head | LinearHead:
+def build_head(
+    config: HeadConfig, dim: int, classes: int, given: nn.Module | None = None, *, shard: Any = None
+) -> Head | LinearHead:
     """The head that a configuration describes, or the one that was handed over, or one with the margin that was."""
+    more: dict[str, Any] = {"sample": config.sample, "corrected": config.corrected, "shard": shard}
+    more = {"engine": config.engine, "gradient": config.gradient, **({} if config.linear and given is None else more)}
     if given is None:
-        return head_from(config.spec, dim, classes, engine=config.engine, gradient=config.gradient)
+        return head_from(config.spec, dim, classes, **more)
     if not isinstance(given, Head | LinearHead):
-        s, k = config.s or 64.0, config.k or 1
-        return Head(dim, classes, margin=given, s=s, k=k, engine=config.engine, gradient=config.gradient)
+        return Head(dim, classes, margin=given, s=config.s or 64.0, k=config.k or 1, **more)
+    if shard is not None and isinstance(given, Head) and given.shard is None:
+        raise ArcwiseError(
+            "several processes train together, and the head holds all classes in each: build it with shard=True, or "
+            "hand over its margin alone."
+        )
     if (given.dim, given.classes) != (dim, classes):
         raise ArcwiseError(
             f"the head is for {given.classes} classes in {given.dim} dimensions, the images have {classes} and the "
@@ -256,9 +280,10 @@ def start_at_class_means(model: Embedder, head: Head | LinearHead, images: Image
     """Puts prototypes at the class means of the model that training starts from; sub-centres close to them."""
     found = embed(model, images.take(spread_rows(len(images), CLASS_MEANS_FROM)))
     x, y = normalise(torch.from_numpy(found.x)), torch.from_numpy(found.labels)
-    w = head.weight
-    means = normalise(torch.zeros(images.classes, found.dim).index_add_(0, y, x)).to(w)
-    known = (torch.bincount(y, minlength=images.classes) > 0).to(w.device)
+    w, shard = head.weight, getattr(head, "shard", None)
+    here = slice(0, images.classes) if shard is None else slice(shard.start, shard.stop)
+    means = normalise(torch.zeros(images.classes, found.dim).index_add_(0, y, x))[here].to(w)
+    known = (torch.bincount(y, minlength=images.classes) > 0)[here].to(w.device)
     if w.ndim == 3:
         means, known = means.unsqueeze(1) + 0.01 * w, known.unsqueeze(1)
     w.copy_(torch.where(known.unsqueeze(-1), means, w))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -37,9 +38,12 @@ class Tally:
         self.sums[:4] += torch.stack([losses.sum(), *angles, correct.sum()])
         self.sums[4] += len(y)
 
-    def means(self) -> dict[str, float]:
-        """The means, and how many images a second went through; empty when there was none. Waits for the device."""
-        *sums, images = self.sums.tolist()
+    def means(self, summed: Callable[[Tensor], Tensor] = Tensor.clone) -> dict[str, float]:
+        """The means, and how many images a second went through; empty when there was none. Waits for the device.
+
+        `summed` adds up the sums of several processes.
+        """
+        *sums, images = summed(self.sums.clone()).tolist()
         if not images:
             return {}
         found = dict(zip(MEANS, (value / images for value in sums), strict=True))

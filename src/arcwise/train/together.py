@@ -1,0 +1,205 @@
+"""The processes of one training, as torchrun starts them: who leads, what they agree on, what they share out."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from arcwise.errors import AlreadyTold, ArcwiseError
+
+Found = TypeVar("Found")
+PATIENCE = datetime.timedelta(minutes=30)  # of one exchange: compiling and decoding take long, and are no fault
+
+
+@dataclass(frozen=True)
+class Together:
+    """One process among `count`, or the only one, which needs no process group and pays nothing.
+
+    `group` carries tensors where they are, `words` (gloo) what is said between them on the host.
+    """
+
+    rank: int = 0
+    count: int = 1
+    group: dist.ProcessGroup | None = None
+    words: dist.ProcessGroup | None = None
+
+    @property
+    def lead(self) -> bool:
+        """Whether this process writes and speaks for all."""
+        return self.rank == 0
+
+    @property
+    def restarted(self) -> bool:
+        """Whether torchrun has started this training again, after one of its processes had ended."""
+        return not self.alone and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other."""
+        return self.group is None
+
+    def say(self, value: Any) -> Any:
+        """What the first process says, at every process."""
+        if self.alone:
+            return value
+        told = [value if self.lead else None]
+        dist.broadcast_object_list(told, group=self.words, group_src=0)
+        return told[0]
+
+    def lead_first(self, work: Callable[[], Found], then: Callable[[], Found]) -> Found:
+        """What the first process's work gives, and what the others do once it is over; where it fails, all end."""
+        if self.alone:
+            return work()
+        if self.lead:
+            try:
+                found = work()
+            except BaseException as error:
+                self.say((False, str(error) if isinstance(error, ArcwiseError) else f"{type(error).__name__}: {error}"))
+                raise
+            self.say((True, ""))
+            return found
+        well, words = self.say(None)
+        if not well:
+            raise AlreadyTold(words)
+        return then()
+
+    def first_of(self, found: Found, *, unless: Found) -> Found:
+        """What the first process found that found anything."""
+        if self.alone:
+            return found
+        told: list[Any] = [None] * self.count
+        dist.all_gather_object(told, found, group=self.words)
+        return next((one for one in told if one != unless), unless)
+
+    def agreed(self, asked: int | None, due: bool) -> tuple[int | None, bool]:
+        """Whether anybody was asked to end, and by which signal, and whether the first process finds something due."""
+        if self.alone:
+            return asked, due
+        both = self.most(2 * (asked or 0) + (due and self.lead))
+        return both // 2 or None, bool(both % 2)
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is so at any process."""
+        return bool(self.most(int(flag)))
+
+    def most(self, number: int) -> int:
+        """The largest of the processes' numbers."""
+        if self.alone:
+            return number
+        told = torch.tensor([number])
+        dist.all_reduce(told, dist.ReduceOp.MAX, group=self.words)
+        return int(told)
+
+    def summed(self, value: Tensor) -> Tensor:
+        """The sum over the processes, in place."""
+        if not self.alone:
+            dist.all_reduce(value, group=self.group)
+        return value
+
+    def added(self, value: Tensor) -> Tensor:
+        """The sum over the processes of numbers on the host, in place."""
+        if not self.alone:
+            dist.all_reduce(value, group=self.words)
+        return value
+
+    def share_of(self, n: int) -> slice:
+        """Which of n rows are this process's: as even as can be, the first ones one more."""
+        each, more = divmod(n, self.count)
+        start = self.rank * each + min(self.rank, more)
+        return slice(start, start + each + (self.rank < more))
+
+    def places(self, b: int, parts: int) -> tuple[np.ndarray, list[int]]:
+        """Which places of a batch of b images are this process's, where it goes through in parts, and how many of each.
+
+        >>> Together(rank=1, count=2).places(8, 2)
+        (array([2, 3, 6, 7]), [2, 2])
+        """
+        mine = [part[self.share_of(len(part))] for part in np.array_split(np.arange(b), parts)]
+        least = b // parts // self.count
+        if self.count > 1 and least < 2:
+            raise ArcwiseError(
+                f"each of {self.count} processes needs two images at a time at least, for the batch norms, and "
+                f"{least} would be left: raise train.batch, lower train.accumulate, or take fewer processes."
+            )
+        return np.concatenate(mine), [len(part) for part in mine]
+
+    def gathered(self, rows: np.ndarray) -> np.ndarray:
+        """The rows of all processes, one after the other, at every process."""
+        if self.alone:
+            return rows
+        told: list[Any] = [None] * self.count
+        dist.all_gather_object(told, rows, group=self.words)
+        return np.concatenate(told)
+
+    def average(self, tensors: list[Tensor]) -> None:
+        """Takes the mean over the processes, of all tensors in one exchange, in place."""
+        if self.alone or not tensors:
+            return
+        flat = torch.cat([t.reshape(-1).float() for t in tensors])
+        self.summed(flat).div_(self.count)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def wrapped(self, model: nn.Module) -> nn.Module:
+        """The network as DistributedDataParallel has it, which averages gradients beside the backward pass.
+
+        By torch's own hook, which divides in the gradient's type: without it DDP multiplies by 1/P in float32.
+        """
+        if self.alone:
+            return model
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+        from torch.nn.parallel import DistributedDataParallel
+
+        names = inspect.signature(DistributedDataParallel.__init__).parameters
+        still = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"  # torch renamed it
+        spread = DistributedDataParallel(model, process_group=self.group, **{still: False})
+        spread.register_comm_hook(self.group, allreduce_hook)
+        return spread
+
+    def averaging(self, model: Any, *, now: bool) -> contextlib.AbstractContextManager[object]:
+        """Whether DDP averages gradients in this backward pass, or waits for a later part of the batch."""
+        return contextlib.nullcontext() if self.alone or now else model.no_sync()
+
+
+ALONE = Together()
+
+
+def launched() -> bool:
+    """Whether torchrun, or another launcher in its way, has started this process beside others."""
+    return dist.is_available() and (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1)
+
+
+def own_device(name: str) -> str:
+    """The device of this process: with torchrun each has its own GPU."""
+    if launched() and name in ("auto", "cuda") and torch.cuda.is_available():
+        return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    return name
+
+
+@contextlib.contextmanager
+def together(device: torch.device) -> Iterator[Together]:
+    """The processes of this training: those that were started beside this one, or this one alone."""
+    if not launched():
+        yield ALONE
+        return
+    ours = not dist.is_initialized()
+    if ours:
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=PATIENCE)
+    words = dist.new_group(backend="gloo", timeout=PATIENCE)
+    try:
+        yield Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words)  # type: ignore[arg-type]
+    finally:
+        if ours:
+            with contextlib.suppress(RuntimeError):
+                dist.destroy_process_group()

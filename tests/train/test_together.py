@@ -1,0 +1,102 @@
+"""Training by several processes: the numbers of one, whoever begins, goes on and ends it."""
+
+import json
+
+import numpy as np
+import pytest
+from launch import launch
+
+import arcwise
+from arcwise.records import Run
+from train import shared
+
+EPOCHS, STEPS = 4, 40
+
+
+def close(one, other, tolerance=1e-9):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert np.allclose(value, other[name], rtol=tolerance, atol=tolerance), name
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same training in one process, by margin."""
+    known = {}
+
+    def weights(margin):
+        if margin not in known:
+            known[margin] = shared.train_wide(tmp_path_factory.mktemp("alone") / "run", margin)
+        return known[margin]
+
+    return weights
+
+
+@pytest.mark.parametrize(("count", "margin"), [(2, "arcface"), (3, "adaface"), (4, "elastic-arcface")])
+def test_several_processes_train_to_the_weights_of_one(count, margin, alone, tmp_path):
+    wanted = alone(margin)
+    for found in launch(shared.train_wide, count, tmp_path / "run", margin):
+        close(found, wanted)
+    run = Run.open(tmp_path / "run")
+    assert run.result["steps"] == STEPS and run.result["processes"] == count
+    assert len(run.embeddings("test")) == 80 and len(run.prototypes().w) == 10
+    assert run.journal("finished") and len(run.journal("evaluation")) == EPOCHS
+
+
+def test_begun_by_three_gone_on_with_by_two_and_ended_by_one(alone, tmp_path):
+    out = tmp_path / "run"
+    assert launch(shared.train_wide, 3, out, "arcface", 13) == ["interrupted"] * 3
+    assert launch(shared.train_wide, 2, out, "arcface", 27) == ["interrupted"] * 2
+    close(shared.train_wide(out), alone("arcface"))
+    steps = [entry["step"] for entry in Run.open(out).journal("steps")]
+    assert steps == sorted(set(steps))
+
+
+def test_the_same_number_of_processes_goes_on_to_the_same_bits(tmp_path):
+    settings = ("train.epochs=2", "model.dropout=0.2", "data.shift=1", "head.name=elastic-arcface", "train.ema=0.9")
+    whole = launch(shared.train_plain, 2, tmp_path / "whole", settings)[0]
+    stopped = launch(shared.train_wide, 2, tmp_path / "other", "arcface", 3)  # another run beside it changes nothing
+    assert stopped == ["interrupted"] * 2
+    again = launch(shared.train_plain, 2, tmp_path / "again", settings)[0]
+    assert whole["model"] == again["model"] and whole["test"] == again["test"]
+
+
+def test_a_linear_head_and_batch_norms_train_together(tmp_path):
+    said = launch(
+        shared.train_plain, 2, tmp_path / "run", ("train.epochs=6", "head.name=softmax-bias", "train.lr=0.05")
+    )
+    assert said[0]["test"] == said[1]["test"] and said[0]["test"]["accuracy"] > 0.5
+
+
+def test_prototypes_that_step_inside_and_are_sampled_train_together(tmp_path):
+    settings = ("train.epochs=2", "head.inside=true", "head.sample=0.5", "head.engine=chunked")
+    said = launch(shared.train_plain, 2, tmp_path / "run", settings)
+    assert said[0]["test"] == said[1]["test"]
+
+
+def test_a_damaged_shard_gives_way_to_the_checkpoint_before(alone, tmp_path):
+    out = tmp_path / "run"
+    launch(shared.train_wide, 2, out, "arcface", 13)
+    newest = sorted((out / "checkpoints").glob("step-*"))[-1]
+    shard = next(newest.glob("*.safetensors"))
+    content = bytearray(shard.read_bytes())
+    content[-9] ^= 64
+    shard.write_bytes(content)
+    with pytest.warns(arcwise.errors.Note, match="not as it was written"):
+        close(shared.train_wide(out), alone("arcface"))
+    assert newest.with_suffix(".damaged").is_dir()
+
+
+def test_what_is_refused_is_refused_by_all_and_said_once(tmp_path):
+    said = launch(shared.train_plain, 2, tmp_path / "run", ("train.batch=3",))
+    assert [kind for kind, _ in said] == ["ArcwiseError", "ArcwiseError"]
+    assert all("fewer processes" in words for _, words in said)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "comparison.json").write_text(json.dumps({"format": 1}))
+    said = launch(shared.train_plain, 2, tmp_path / "taken", ())
+    assert said[1][0] == "AlreadyTold" and said[0][1] == said[1][1]
+
+
+def test_several_processes_end_where_numbers_are_not_finite(tmp_path):
+    said = launch(shared.train_plain, 2, tmp_path / "run", ("train.lr=10000", "train.epochs=9", "train.weight_decay=1", "train.optimiser=sgd", "train.schedule=constant"))
+    assert all("not finite" in words for _, words in said)
