@@ -94,7 +94,7 @@ class Embedder(nn.Module):
     def forward(self, x: Float[Tensor, "b channels h w"]) -> Float[Tensor, "b d"]:
         features = self.backbone(x)
         with torch.autocast(x.device.type, enabled=False):  # bf16 would round angles to a fifth of a degree
-            return self.neck(features.float())
+            return self.neck(single(features))
 
     @torch.inference_mode()
     def encode_batch(
@@ -194,6 +194,15 @@ class Embedder(nn.Module):
             model = cls(config, preprocessing=look, names=names, about=about, network=network)
             put_state(model, weights, model.config.backbone)
             return model.eval().to(device)
+
+
+def single(x: Tensor) -> Tensor:
+    """In float32, or as it is where that is more.
+
+    >>> single(torch.zeros(1, dtype=torch.float64)).dtype
+    torch.float64
+    """
+    return x if x.dtype == torch.float64 else x.float()
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -22,7 +22,7 @@ from arcwise.data.samplers import epoch_order, stream
 from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
 from arcwise.heads import Head, LinearHead
-from arcwise.model import Embedder, has_bf16
+from arcwise.model import Embedder, has_bf16, single
 from arcwise.overlap import refuse_trained_on
 from arcwise.recipes import recipe
 from arcwise.records import Run, TrainedOn, claim_folder
@@ -338,8 +338,7 @@ class Trainer:
         if not self.config.train.channels_last:
             x = x.clone(memory_format=torch.contiguous_format)
         with self.mixed():
-            out = self.forward(x)
-            return out if out.dtype == torch.float64 else out.float()
+            return single(self.forward(x))
 
     def mixed(self) -> torch.autocast:
         """bf16 where that is faster; casts are not kept, for a recording would keep them for good."""
