@@ -46,7 +46,18 @@ def title(about: Subject) -> str:
     titles = [about.specs[head].title or about.specs[head].name for head in about.heads]
     kinds = list(dict.fromkeys(title.partition(" + ")[0] for title in titles))
     names = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
-    return f"{names[0].upper()}{names[1:]} on {about.config.data.source}"
+    return f"{names[0].upper()}{names[1:]} on {source_title(about.config.data.source)}"
+
+
+def source_title(source: str) -> str:
+    """A source as a title has it: of a folder its own name.
+
+    >>> source_title("mnist[0-4]"), source_title("folder:../my/photos")
+    ('mnist[0-4]', 'photos')
+    """
+    kind, _, path = source.partition(":")
+    name = Path(path).name
+    return name if kind == "folder" and name.strip(".") else source
 
 
 def content(
