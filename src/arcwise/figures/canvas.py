@@ -122,7 +122,7 @@ def grow_until_all_fits(figure: Figure) -> None:
 
 def upright_words_beyond(figure: Figure) -> float:
     """By how many inches the rows of panels are too low for the upright labels of their axes, all rows together."""
-    rows = {axes.get_subplotspec().rowspan.start for axes in figure.axes if axes.get_subplotspec() is not None}
+    rows = {place.rowspan.start for axes in figure.axes if (place := axes.get_subplotspec()) is not None}
     beyond = [axes.yaxis.label.get_window_extent().height - axes.bbox.height for axes in figure.axes
               if axes.get_ylabel() and axes.yaxis.label.get_rotation() == 90.0]  # fmt: skip
     return max(1, len(rows)) * max(0.0, *beyond, 0.0) / figure.dpi
