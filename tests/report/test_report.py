@@ -29,7 +29,7 @@ from arcwise.recipes import recipe
 from arcwise.records import Embeddings, Run
 from arcwise.report import conclusions
 from arcwise.report.blocks import Paragraph
-from arcwise.report.content import accuracy_words, class_table, content, is_introductory, number_table
+from arcwise.report.content import accuracy_words, class_rows, content, is_introductory, number_table
 from arcwise.report.make import known_psi
 from arcwise.report.paper import paper_pdf
 from arcwise.report.worked import worked_examples as worked
@@ -540,7 +540,7 @@ def test_every_class_stands_in_the_appendix_and_of_very_many_those_that_are_foun
         {"name": f"c{i}", "n": 4, "recall": (i * 7 % classes) / classes, "precision": 0.5, "mistaken_for": "c0"}
         for i in range(classes)
     ]
-    table = class_table("arcface", [rows, rows])
+    table = class_rows("arcface", [rows, rows])
     worst = sorted(rows, key=lambda row: row["recall"])[:200]
     expected = [row["name"] for row in (rows if classes <= 200 else worst)]
     assert [row[0] for row in table.rows] == expected

@@ -477,10 +477,10 @@ def per_class(about: Subject) -> list[Block]:
     found = [run.metrics.get("classes", []) for run in about.runs[head]]
     if not all(found):
         return []
-    return [Heading("Appendix: class by class"), Paragraph(f"[[classes]] is of {head}."), class_table(head, found)]
+    return [Heading("Appendix: class by class"), Paragraph(f"[[classes]] is of {head}."), class_rows(head, found)]
 
 
-def class_table(head: str, found: list[list[dict]]) -> TableRows:
+def class_rows(head: str, found: list[list[dict]]) -> TableRows:
     """A row per class, from what every run says of its classes; of very many classes the least often found."""
 
     def mean(i: int, key: str) -> float:
