@@ -143,10 +143,8 @@ def draw(every: dict[str, Any], path: Path) -> None:
     for place, (name, found) in zip(axes[0], every.items(), strict=True):
         one = Setting(**found["setting"])
         plain = spread(values(found, "softmax", CHOSEN_BY))
-        place.axhline(100 * plain.mean, color="#999999", linewidth=1.5)
+        place.axhline(100 * plain.mean, color="#999999", linewidth=1.5, label="softmax")
         place.axhspan(*(100 * (plain.mean + sign * plain.deviation) for sign in (-1, 1)), color="#999999", alpha=0.2)
-        place.annotate("softmax", (0.02, 100 * plain.mean), xycoords=("axes fraction", "data"), va="bottom",
-                       color="0.35", fontsize=9)  # fmt: skip
         for kind, colour, title in (
             ("normface", "#E69F00", "NormFace"),
             ("arcface", "#0072B2", "ArcFace"),
@@ -161,7 +159,7 @@ def draw(every: dict[str, Any], path: Path) -> None:
         place.set_ylim(bottom=0)
         place.grid(alpha=0.25)
         place.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_ylabel("equal error rate on unseen classes, %")
+    axes[0][0].set_ylabel("equal error rate, unseen, %")
     axes[0][0].legend(frameon=False, fontsize=9)
     figure.savefig(path, dpi=150)
 

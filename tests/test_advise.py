@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from arcwise import advise
+from arcwise.advise import parting_rate
 from arcwise.errors import ArcwiseError
 
 
@@ -30,6 +31,23 @@ def test_the_low_end_is_where_twins_push_each_other_apart_at_the_pace_of_the_lea
     share = torch.softmax(torch.where(own > 0, s * math.cos(m) * own, logits), dim=0)[1]
     assert advise(5, 2).m == 0.5 and s * float(share) == pytest.approx(1.0, abs=1e-6)
     assert 2.0 < s < 2.1 and any("the low end: below about 2.1" in reason for reason in advise(5, 2).reasons)
+
+
+def test_the_low_end_also_says_from_where_on_a_small_learning_rate_is_a_risk():
+    # benchmarks/small_scale.py: of 40 runs of 132 steps, those in which two classes stayed together (docs/LOG.md)
+    together = {8e-3: (31, 23, 16, 15, 15), 2e-3: (29, 27, 26, 22, 21), 5e-4: (30, 28, 28, 25, 24)}
+    way = {
+        (s, lr): min(1.0, parting_rate(s, classes=5, dim=2, m=0.5)) * 132 * lr
+        for s in (0.5, 1.0, 2.0, 4.0, 8.0)
+        for lr in together
+    }
+    runs = {(s, lr): n for lr, many in together.items() for s, n in zip((0.5, 1.0, 2.0, 4.0, 8.0), many, strict=True)}
+    far = [runs[at] for at, gone in way.items() if gone > 0.9]
+    near = [runs[at] for at, gone in way.items() if gone <= 0.4]
+    assert len(far) + len(near) == 15
+    (said,) = (reason for reason in advise(5, 2).reasons if "s, the low end" in reason)
+    assert f"in {min(far)} or {max(far)} where" in said and f"in {min(near)} to {max(near)} where" in said
+    assert "a larger learning rate" in said
 
 
 def test_many_classes_in_the_plane_are_warned_about():

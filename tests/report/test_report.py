@@ -29,7 +29,7 @@ from arcwise.recipes import recipe
 from arcwise.records import Embeddings, Run
 from arcwise.report import conclusions
 from arcwise.report.blocks import Paragraph
-from arcwise.report.content import content, is_introductory, number_table
+from arcwise.report.content import accuracy_words, class_rows, content, is_introductory, number_table
 from arcwise.report.make import known_psi
 from arcwise.report.paper import paper_pdf
 from arcwise.report.worked import worked_examples as worked
@@ -267,8 +267,6 @@ def test_whatever_a_text_says_it_reaches_typst_as_data(tmp_path, monkeypatch, te
 
 @pytest.mark.browser
 def test_the_page_runs_in_a_browser_without_errors(folder, tmp_path):
-    import shutil
-
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no Chromium here")
@@ -534,6 +532,55 @@ def test_with_many_classes_figures_name_what_can_be_read(classes):
     assert box.x0 >= -0.05 and box.x1 <= figure.get_figwidth() + 0.05
     assert len(figure.axes[0].patches) == 15
     plt.close(figure)
+
+
+@pytest.mark.parametrize("classes", [5, 31, 136, 1000])
+def test_every_class_stands_in_the_appendix_and_of_very_many_those_that_are_found_least(classes):
+    rows = [
+        {"name": f"c{i}", "n": 4, "recall": (i * 7 % classes) / classes, "precision": 0.5, "mistaken_for": "c0"}
+        for i in range(classes)
+    ]
+    table = class_rows("arcface", [rows, rows])
+    worst = sorted(rows, key=lambda row: row["recall"])[:200]
+    expected = [row["name"] for row in (rows if classes <= 200 else worst)]
+    assert [row[0] for row in table.rows] == expected
+    assert ("200 of 1,000 classes" in table.caption) == (classes == 1000)
+    assert table.rows[0][2] == f"{(rows[0] if classes <= 200 else worst[0])['recall']:.2%}"
+
+
+def test_accuracies_that_are_far_apart_and_not_told_apart_are_not_called_alike():
+    heads = ["softmax", "arcface"]
+
+    def said(first, second):
+        values = {"accuracy": {"softmax": first, "arcface": second}}
+        return accuracy_words(Table(heads=heads, seeds={h: [0, 1] for h in heads}, values=values, seconds={}))
+
+    assert "the geometry, not the number of right answers" in said([0.98, 0.983], [0.982, 0.98])
+    far = said([0.6, 0.9], [0.5, 0.7])
+    assert "15.00 points" in far and "geometry" not in far and "do not tell" in far
+
+
+def test_the_page_says_which_images_the_numbers_of_a_film_are_of(folder):
+    page = (folder / "report.html").read_text()
+    assert re.search(r"softmax beside ArcFace m=0.3, seed 0. Accuracy and Dunn index are of the \d+ test images", page)
+    assert re.search(r"of the \d+ training images that every epoch keeps", page)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("classes", [4, 15])
+def test_the_interactive_view_lists_the_classes_where_their_colours_differ(classes, tmp_path):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium here")
+    other = [f"data.source=synthetic:classes={classes},per_class=20", "train.epochs=1"]
+    run = train(override(recipe("digits-2d"), other), tmp_path / "run", device="cpu")
+    assert code_of(["report", str(run.path), "--html", "--out", str(tmp_path / "r")]) == 0
+    page = tmp_path / "r" / "report.html"
+    options = f"--headless --no-sandbox --disable-gpu --user-data-dir={tmp_path / 'chrome'} --dump-dom {page.as_uri()}"
+    done = subprocess.run([chromium, *options.split()], capture_output=True, text=True, timeout=120)
+    key = re.search(r'<div class="key">(.*?)</div>', done.stdout).group(1)
+    assert key.count("<span>") == (classes if classes <= 10 else 0)
+    assert ("Colours repeat" in page.read_text()) == (classes > 10)
 
 
 def test_few_points_are_drawn_larger():

@@ -157,6 +157,15 @@ def test_a_run_stopped_anywhere_ends_in_the_same_bits(tmp_path, head):
         assert told(whole) == told(again)
 
 
+def test_a_clock_that_is_set_back_takes_no_seconds_away(tmp_path, monkeypatch):
+    real, calls = time.monotonic, iter(range(10**9))
+    monkeypatch.setattr(time, "monotonic", lambda: real() - 60.0 * next(calls))
+    run = train(small(), tmp_path / "run", device="cpu")
+    monkeypatch.undo()
+    seconds = [entry["seconds"] for entry in run.journal("steps")]
+    assert run.result["seconds"] >= 0.0 and seconds == sorted(seconds)
+
+
 def spawn(out, epochs, every=0):
     command = [sys.executable, "-m", "arcwise", "train", "digits-2d", "--out", str(out), "--resume", "--device", "cpu"]
     for setting in (f"train.epochs={epochs}", f"train.checkpoint_every={every}", "train.ema=0.9"):

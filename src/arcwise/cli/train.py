@@ -173,6 +173,7 @@ def print_unseen(run: Run) -> bool:
     }
     found = {name: METRICS[name].compute(evidence) for name in words}
     shown = [f"{words[name]} {number_text(name, value)}" for name, value in found.items() if value is not None]
-    count = len(evidence.unseen)
-    print(f"{'unseen':10} {'   '.join(shown)}   ({count:,} images of {evidence.unseen_classes} classes)")
+    count, classes = len(evidence.unseen), evidence.unseen_classes
+    kinds = f"{classes:,} class{'' if classes == 1 else 'es'}"
+    print(f"{'unseen':10} {'   '.join(shown)}   ({count:,} images of {kinds})")
     return True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels, shown_heads
+from arcwise.figures.canvas import COLOURS, Depiction, legend_below, panels, shown_heads
 from arcwise.metrics.identification import nearest_prototype
 from arcwise.records import Embeddings, Prototypes
 
@@ -47,7 +47,7 @@ def draw_angles(shown: list[AnglePanel]) -> Figure:
             place.xaxis.set_major_formatter("{x:.0f}°")
         axes[0].set_ylabel("share of samples")
         marks, labels = axes[0].get_legend_handles_labels()
-        figure.legend(marks, labels, loc="outside lower center", ncols=len(labels))
+        legend_below(figure, marks, labels)
     return figure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -109,14 +110,22 @@ def panels(
 
 
 def grow_until_all_fits(figure: Figure) -> None:
-    """Makes a figure higher where a title or a label would stick out of it."""
+    """Makes a figure higher where a title or a label would stick out of it, or out of its panel."""
     for _ in range(3):
         figure.draw_without_rendering()  # lays out
         box, high = figure.get_tightbbox(), figure.get_figheight()
-        lacking = max(0.0, -box.y0) + max(0.0, box.y1 - high)
+        lacking = max(0.0, -box.y0) + max(0.0, box.y1 - high) + upright_words_beyond(figure)
         if lacking < 0.01:
             return
         figure.set_figheight(high + lacking + 0.02)
+
+
+def upright_words_beyond(figure: Figure) -> float:
+    """By how many inches the rows of panels are too low for the upright labels of their axes, all rows together."""
+    rows = {place.rowspan.start for axes in figure.axes if (place := axes.get_subplotspec()) is not None}
+    beyond = [axes.yaxis.label.get_window_extent().height - axes.bbox.height for axes in figure.axes
+              if axes.get_ylabel() and axes.yaxis.label.get_rotation() == 90.0]  # fmt: skip
+    return max(1, len(rows)) * max(0.0, *beyond, 0.0) / figure.dpi
 
 
 TOLD_APART = len(CLASS_COLOURS)  # classes that have a colour of their own
@@ -147,9 +156,16 @@ def class_legend(figure: Figure, names: tuple[str, ...]) -> None:
     if len(names) > TOLD_APART:
         return
     marks = [Line2D([], [], marker="o", linestyle="", color=class_colour(i), markersize=4) for i in range(len(names))]
-    labels = tell_apart(names, 30)
-    columns = min(len(labels), 10, max(1, int(figure.get_figwidth() * 15) // (max(map(len, labels)) + 5)))
-    figure.legend(marks, labels, loc="outside lower center", ncols=columns)
+    legend_below(figure, marks, tell_apart(names, 30))
+
+
+def legend_below(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -> None:
+    """One legend for the whole figure, below it, in as few rows as its width allows."""
+    for columns in range(len(labels), 0, -1):
+        legend = figure.legend(marks, labels, loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
@@ -185,7 +201,21 @@ def tell_apart(names: Sequence[str], most: int = 16) -> list[str]:
         same = next((i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1), None)
         same = min(map(len, names)) if same is None else same
         start = max(names[0].rfind(sign, 0, same) for sign in " /_-") + 1
-    return [shorten("…" * bool(start) + name[start:], most) for name in names]
+    rest = ["…" * bool(start) + name[start:] for name in names]
+    short = [shorten(name, most) for name in rest]
+    if len(set(short)) < len(set(rest)):  # what tells them apart was left out: something of every folder stays
+        short = [shorten_folders(name, most) for name in rest]
+    return short
+
+
+def shorten_folders(name: str, most: int) -> str:
+    """A name of folders in folders with each of them shortened, so that all together have about so many letters.
+
+    >>> shorten_folders("alphabet0/character2", 16)
+    'alp…et0/cha…er2'
+    """
+    parts = name.split("/")
+    return "/".join(shorten(part, max(5, (most + 1) // len(parts) - 1)) for part in parts)
 
 
 def room_for_names(spots: Any, names: Sequence[str], *, extent: float, inches: float) -> list[Any]:
@@ -220,11 +250,21 @@ def plain_logarithm(axis: Any) -> None:
     low, high = sorted(axis.get_view_interval())
     few = low > 0 and high / low < 100
     locator = LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if high < 1e5 * low else 4)
-    shown = [tick for tick in locator.tick_values(low, high) if low <= tick <= high] if low > 0 else [1.0, 2.0]
-    axis.set_major_locator(locator if len(shown) > 1 else MaxNLocator(4))
+    narrow = low > 0 and len(round_numbers(low, high)) < 2  # there LogLocator takes as many ticks as it likes
+    axis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]) if narrow else locator)
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: power_text(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times every power of ten between two numbers above 0.
+
+    >>> round_numbers(0.9, 6), round_numbers(1.1, 1.9)
+    ([1.0, 2.0, 5.0], [])
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= step * 10.0**power <= high]
 
 
 def power_text(value: float) -> str:

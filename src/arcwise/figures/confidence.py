@@ -26,7 +26,8 @@ def draw_confidence(shown: list[PlanePanel]) -> Figure:
             assert panel.grid is not None
             axis, found = panel.grid.axis, panel.embeddings
             colour = np.array([to_rgb(class_colour(c)) for c in range(len(found.names))])[panel.grid.winner]
-            sure = ((panel.grid.confidence - 0.2) / 0.8).clip(0, 1)[..., None]
+            chance = 1.0 / len(found.names)
+            sure = ((panel.grid.confidence - chance) / max(1.0 - chance, 1e-9)).clip(0, 1)[..., None]
             e = panel.extent
             place.imshow(1 - (1 - colour) * sure * 0.8, origin="lower", extent=(-e, e, -e, e), interpolation="bilinear")
             place.contour(

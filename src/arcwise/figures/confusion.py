@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, LISTED, SMALL, Depiction, panels, shown_heads, tell_apart
+from arcwise.figures.canvas import COLOURS, LISTED, PAGE, SMALL, Depiction, panels, shown_heads, tell_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from arcwise.study.subject import Subject
 
 COUNTED = 12  # classes at most whose counts are written into the cells
+AROUND = 0.45  # inches of a panel beside its cells, for the names of the rows
 WORST = 15  # pairs and classes that are listed where there are many
 
 
@@ -29,14 +30,14 @@ class ConfusionPanel(NamedTuple):
 
 def draw_confusion(shown: list[ConfusionPanel]) -> Figure:
     """Colours show mistakes only; the diagonal would drown them."""
-    many = len(shown[0].matrix) > 6
-    with panels(len(shown), most=2 if many else 4, widest=3.3) as (figure, axes):
+    most, counted = fitting_columns(shown)
+    with panels(len(shown), most=most, widest=3.3) as (figure, axes):
         wrong = [off_diagonal(panel.matrix) for panel in shown]
         top = max(1, max(int(w.max()) for w in wrong))
         for panel, place, mistakes in zip(shown, axes, wrong, strict=True):
             n = len(panel.matrix)
             place.imshow(mistakes, cmap="OrRd", vmin=0, vmax=top)
-            for i, j in zip(*np.nonzero(panel.matrix if n <= COUNTED else mistakes), strict=True):
+            for i, j in zip(*np.nonzero(panel.matrix if counted else mistakes), strict=True):
                 colour = "white" if mistakes[i, j] > 0.6 * top else "0.45" if i == j else "black"
                 place.text(j, i, f"{panel.matrix[i, j]}", ha="center", va="center", fontsize=SMALL, color=colour)
             names = tell_apart(panel.names, 12)
@@ -44,9 +45,20 @@ def draw_confusion(shown: list[ConfusionPanel]) -> Figure:
             place.set_yticks(range(n), names)
             place.set(title=panel.title, xlabel="taken for")
             place.grid(visible=False)
-        for place in axes[:: 2 if many else 4]:
+        for place in axes[::most]:
             place.set_ylabel("is")
     return figure
+
+
+def fitting_columns(shown: list[ConfusionPanel]) -> tuple[int, bool]:
+    """How many panels stand beside each other, and whether the diagonal's counts fit into the cells as well."""
+    n = len(shown[0].matrix)
+    letters = max(len(str(int(panel.matrix.max()))) for panel in shown)
+    wanted = n * (0.64 * SMALL * letters + 2.0) / 72.0 + AROUND  # inches
+    for most in (4, 3, 2):
+        if n <= COUNTED and PAGE / min(most, len(shown)) >= wanted:
+            return most, True
+    return (2 if n > 6 else 4), False
 
 
 def draw_mistakes(panel: ConfusionPanel) -> Figure:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels, plain_logarithm, shown_heads
+from arcwise.figures.canvas import COLOURS, Depiction, legend_below, panels, plain_logarithm, shown_heads
 from arcwise.metrics.verification import Roc, SortedScores, all_pairs, eer, roc
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def draw_roc(shown: list[RocPanel]) -> Figure:
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
         axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title="ROC")
         plain_logarithm(axes[0].xaxis)
-        axes[0].legend(loc="best")
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
                 (panel.impostor, COLOURS[4], "different"),
@@ -47,7 +46,8 @@ def draw_roc(shown: list[RocPanel]) -> Figure:
             place.axvline(panel.threshold, color="black", linewidth=0.9, linestyle="--")
             place.set(title=panel.head, xlabel=f"cosine of a pair\n{panel.note}", yticks=[], xlim=(-1, 1))
         axes[1].set_ylabel("share of pairs")
-        axes[1].legend()
+        entries = [entry for place in axes[:2] for entry in zip(*place.get_legend_handles_labels(), strict=True)]
+        legend_below(figure, *zip(*entries, strict=True))
     return figure
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import PAGE, SMALL, STYLE, Depiction, class_colour, pixels_of, shown_heads
+from arcwise.figures.canvas import (
+    PAGE,
+    SMALL,
+    STYLE,
+    Depiction,
+    class_colour,
+    name_at,
+    pixels_of,
+    room_for_names,
+    shown_heads,
+    tell_apart,
+)
 from arcwise.metrics.identification import centre_cosines, centre_logits, rightly_named
 
 if TYPE_CHECKING:
@@ -59,11 +70,16 @@ def draw_vectors(axes: Axes, panel: SamplePanel) -> None:
     for c, v in enumerate(w):
         arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 1.3, "mutation_scale": 8}
         axes.annotate("", v, (0, 0), arrowprops=arrow)
-        axes.text(1.14 * v[0], 1.14 * v[1], panel.names[c], color="0.15", ha="center", va="center", fontweight="bold")
+    outside = 1.2 * np.maximum(1.0, reach / np.linalg.norm(w, axis=1))  # on a circle beyond the sample's dot
+    spots, names = w * outside[:, None], tell_apart(panel.names)
+    for name, spot in zip(names, room_for_names(spots, names, extent=1.45 * reach, inches=1.3), strict=True):
+        if spot is not None:
+            name_at(axes, spot, name)
     arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 0.9, "mutation_scale": 7, "linestyle": "--"}
     axes.annotate("", tuple(panel.x), (0, 0), arrowprops=arrow)
     axes.plot(*panel.x, "o", color=class_colour(panel.y), markeredgecolor="black", markersize=5)
-    axes.set(xlim=(-1.3 * reach, 1.3 * reach), ylim=(-1.3 * reach, 1.3 * reach), aspect="equal", title=panel.title)
+    limits = (-1.45 * reach, 1.45 * reach)
+    axes.set(xlim=limits, ylim=limits, aspect="equal", title=panel.title)
     axes.set(xticks=[], yticks=[])
 
 
@@ -72,13 +88,13 @@ def draw_logits(axes: Axes, panel: SamplePanel) -> None:
     places = np.arange(len(panel.logits))
     bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in range(len(places))])
     if len(places) <= 6:
-        axes.bar_label(bars, fmt="%.1f", fontsize=SMALL)
+        axes.bar_label(bars, [f"{v:.0f}" if abs(v) >= 10 else f"{v:.1f}" for v in panel.logits], fontsize=SMALL)
     if panel.with_margin is not None:
         axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=0.8)
         axes.set_xlabel(f"hatched: what the\nloss is told, {panel.with_margin:.1f}", fontsize=SMALL)
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.set(xticks=places, xticklabels=panel.names)
-    axes.margins(y=0.18)
+    axes.margins(y=0.3)
 
 
 def one_sample(about: Subject) -> Iterator[Depiction]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, panels, plain_logarithm
+from arcwise.figures.canvas import COLOURS, Depiction, legend_below, panels, plain_logarithm
 from arcwise.figures.glance import panel_title
 from arcwise.metrics.summary import MAIN_DUNN, MEAN_DUNN, headline_metrics, in_unit
 from arcwise.study.subject import scale_and_margin
@@ -59,7 +59,7 @@ def draw_sweep(shown: list[SweepPanel]) -> Figure:
             place.set(title=panel.title, xlabel="scale s", xticks=panel.lines[0].s)
             place.xaxis.set_major_formatter("{x:g}")
         marks, labels = axes[0].get_legend_handles_labels()
-        figure.legend(marks, labels, loc="outside lower center", ncols=len(labels))
+        legend_below(figure, marks, labels)
     return figure
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arcwise.figures.canvas import COLOURS, SMALL, Depiction, panels, plain_logarithm
+from arcwise.figures.canvas import COLOURS, SMALL, Depiction, legend_below, panels, plain_logarithm
 from arcwise.records import Run
 from arcwise.schema import is_finite
 
@@ -47,14 +47,14 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                 place.plot(curve.epochs, values.mean(axis=0), color=colour, label=curve.head)
                 low, high = values.min(axis=0), values.max(axis=0)
                 place.fill_between(curve.epochs, low, high, color=colour, alpha=0.2, linewidth=0)
-            for value, words in panel.lines:
+            for i, (value, words) in enumerate(panel.lines):
                 place.axhline(value, color="0.35", linewidth=0.7, linestyle="--")
                 place.annotate(
                     words,
                     (1, value),
                     xycoords=("axes fraction", "data"),
                     ha="right",
-                    va="bottom",
+                    va="top" if i == 0 and len(panel.lines) > 1 else "bottom",  # two lines may be close: away from both
                     fontsize=SMALL,
                     color="0.25",
                 )
@@ -66,7 +66,7 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
             place.xaxis.get_major_locator().set_params(integer=True)
         marks, labels = axes[0].get_legend_handles_labels()
-        figure.legend(marks, labels, loc="outside lower center", ncols=min(len(labels), 5))
+        legend_below(figure, marks, labels)
     return figure
 
 

@@ -46,7 +46,18 @@ def title(about: Subject) -> str:
     titles = [about.specs[head].title or about.specs[head].name for head in about.heads]
     kinds = list(dict.fromkeys(title.partition(" + ")[0] for title in titles))
     names = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
-    return f"{names[0].upper()}{names[1:]} on {about.config.data.source}"
+    return f"{names[0].upper()}{names[1:]} on {source_title(about.config.data.source)}"
+
+
+def source_title(source: str) -> str:
+    """A source as a title has it: of a folder its own name.
+
+    >>> source_title("mnist[0-4]"), source_title("folder:../my/photos")
+    ('mnist[0-4]', 'photos')
+    """
+    kind, _, path = source.partition(":")
+    name = Path(path).name
+    return name if kind == "folder" and name.strip(".") else source
 
 
 def content(
@@ -457,25 +468,36 @@ def paired(table: Table, head: str) -> list[Block]:
     return out
 
 
+MOST_CLASSES = 200  # rows of the table of classes
+
+
 def per_class(about: Subject) -> list[Block]:
     """Recall and precision of each class under the champion."""
     head = about.champion
     found = [run.metrics.get("classes", []) for run in about.runs[head]]
-    if not all(found) or len(found[0]) > 30:
+    if not all(found):
         return []
-    rows = []
-    for i, row in enumerate(found[0]):
-        recall, precision = (
-            np.mean([many[i][key] for many in found if i < len(many)]) for key in ("recall", "precision")
-        )
-        rows.append([row["name"], f"{row['n']:,}", f"{recall:.2%}", f"{precision:.2%}", row["mistaken_for"] or "-"])
+    return [Heading("Appendix: class by class"), Paragraph(f"[[classes]] is of {head}."), class_rows(head, found)]
+
+
+def class_rows(head: str, found: list[list[dict]]) -> TableRows:
+    """A row per class, from what every run says of its classes; of very many classes the least often found."""
+
+    def mean(i: int, key: str) -> float:
+        return float(np.mean([many[i][key] for many in found if i < len(many)]))
+
+    recalls = [mean(i, "recall") for i in range(len(found[0]))]
+    order = list(range(len(recalls)))
     caption = f"Per class under {head}, means over seeds; the last column is that of the first seed."
-    columns = ["class", "test images", "recall", "precision", "most often taken for"]
-    return [
-        Heading("Appendix: class by class"),
-        Paragraph(f"[[classes]] is of {head}."),
-        TableRows(columns, rows, caption, name="classes"),
+    if len(recalls) > MOST_CLASSES:
+        order = np.argsort(recalls, kind="stable")[:MOST_CLASSES].tolist()
+        caption += f" The {MOST_CLASSES} of {len(recalls):,} classes that are found least often."
+    rows = [
+        [row["name"], f"{row['n']:,}", f"{recalls[i]:.2%}", f"{mean(i, 'precision'):.2%}", row["mistaken_for"] or "-"]
+        for i, row in ((i, found[0][i]) for i in order)
     ]
+    columns = ["class", "test images", "recall", "precision", "most often taken for"]
+    return TableRows(columns, rows, caption, name="classes")
 
 
 def dunn(about: Subject) -> list[Block]:
@@ -667,23 +689,27 @@ def bias(about: Subject, drawn: list[Block]) -> list[Block]:
     ]
 
 
+ALIKE = 0.005  # mean accuracies that are this close are called alike, where no interval leaves 0 out
+
+
+def accuracy_words(table: Table) -> str:
+    """How far apart the heads' accuracies are, and whether that is told."""
+    means = [table.spread("accuracy", head).mean for head in table.several]
+    apart = max(means) - min(means)
+    said = f"On classes that were trained on, mean accuracies lie within {100 * apart:.2f} points of each other, and "
+    if any(table.difference("accuracy", a, b).clear for a, b in itertools.combinations(table.several, 2)):
+        return said + "for some pairs of heads the interval of the difference leaves 0 out."
+    if apart < ALIKE:
+        said += "no interval of a difference leaves 0 out: what the heads change here is the geometry, not the number "
+        return said + "of right answers."
+    return said + "no interval of a difference leaves 0 out: so few runs do not tell which head is right more often."
+
+
 def discussion(about: Subject) -> list[Block]:
     """What the spread says, and what was not measured."""
     table = about.table
-    out = []
     several = table.several
-    if "accuracy" in table.values and len(several) > 1:
-        means = [table.spread("accuracy", head).mean for head in several]
-        text = (
-            f"On classes that were trained on, mean accuracies lie within {100 * (max(means) - min(means)):.2f} points "
-        )
-        told = any(table.difference("accuracy", a, b).clear for a, b in itertools.combinations(several, 2))
-        text += "of each other" + (
-            ", and for some pairs of heads the interval of the difference leaves 0 out." if told else
-            ", and no interval of a difference leaves 0 out: what the heads change here is the geometry, not the "
-            "number of right answers."
-        )  # fmt: skip
-        out.append(text)
+    out = [accuracy_words(table)] if "accuracy" in table.values and len(several) > 1 else []
     if "angle-own" in table.values and len(several) > 1:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(

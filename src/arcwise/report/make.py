@@ -10,7 +10,7 @@ from pathlib import Path
 
 from arcwise.figures import FIGURES, drawings
 from arcwise.figures.animation import Track, make_movie
-from arcwise.figures.canvas import CLASS_COLOURS, PAGE, figure_bytes, offscreen, reach
+from arcwise.figures.canvas import CLASS_COLOURS, PAGE, TOLD_APART, figure_bytes, offscreen, reach
 from arcwise.headspec import HeadSpec
 from arcwise.metrics.summary import MAIN_DUNN
 from arcwise.records import Comparison, claim_folder, mark_report, write, write_json
@@ -145,10 +145,19 @@ def animations(about: Subject, out: Path, *, tell: Say) -> list[Film]:
         film = made.mp4()
         if film is not None:
             write(out / f"animations/{part}.mp4", film)
-        words = f"Embeddings of {part} images over the epochs, {' beside '.join(heads)}."
-        words += " Samples move in straight lines between epochs."
+        words = film_words(part, heads, tracks[0], seed=about.first.settings.seed)
         films.append(Film(f"animations/{part}.gif", f"animations/{part}.png", words))
     return films
+
+
+def film_words(part: str, heads: list[str], track: Track, *, seed: int) -> str:
+    """What a film shows, and which images its numbers are of."""
+    kind = {"train": "training"}.get(part, part)
+    return (
+        f"Embeddings of {kind} images over the epochs, {' beside '.join(heads)}, seed {seed}. Accuracy and Dunn index "
+        f"are of the {len(track.snapshots[0].x):,} {kind} images that every epoch keeps, the tables' of all. Samples "
+        "move in straight lines between epochs."
+    )
 
 
 def animation_track(about: Subject, head: str, part: str) -> Track | None:
@@ -171,10 +180,12 @@ def animation_track(about: Subject, head: str, part: str) -> Track | None:
 def view_words(about: Subject) -> str:
     """What the interactive view shows."""
     hover = ", hover over a point for its image" if about.splits is not None else ""
+    many = len(about.embeddings(about.heads[0]).names) > TOLD_APART
+    repeated = " Colours repeat; the class of the point under the pointer keeps its own." if many else ""
     if about.dim == 2:
-        return f"The same to play with: slide through the epochs, drag and zoom{hover}."
+        return f"The same to play with: slide through the epochs, drag and zoom{hover}.{repeated}"
     shown = "three principal components of the embeddings" if about.dim > 3 else "the embeddings"
-    return f"To turn by hand: {shown}, directions only for normalised heads. Drag, zoom{hover}."
+    return f"To turn by hand: {shown}, directions only for normalised heads. Drag, zoom{hover}.{repeated}"
 
 
 def zip_report(about: Subject, files: list[Path], out: Path) -> bytes:

@@ -376,8 +376,8 @@ class Trainer:
         self.read_clock()
 
     def read_clock(self) -> None:
-        """Brings the seconds of training up to date."""
-        self.progress.seconds = time.monotonic() - self.clock_began
+        """Brings the seconds of training up to date; a clock that was set back adds none and takes none away."""
+        self.progress.seconds = max(self.progress.seconds, time.monotonic() - self.clock_began)
 
     def epoch_batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch that are still to come."""
