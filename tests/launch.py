@@ -38,7 +38,7 @@ def launch(function: Callable[..., Any], count: int, *given: Any) -> list[Any]:
     for member in members:
         member.start()
     try:
-        found = dict((rank, (well, said)) for rank, well, said in (answers.get(timeout=240) for _ in members))
+        found = {rank: (well, said) for rank, well, said in (answers.get(timeout=240) for _ in members)}
     finally:
         for member in members:
             member.join(10)

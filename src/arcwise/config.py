@@ -159,6 +159,7 @@ class TrainConfig:
     journal_every: int = 20  # steps
     checkpoint_every: float = 60.0  # seconds
     tensorboard: bool = False
+    silence: float = 60.0  # seconds after which a process that says nothing ends a training of several
     head_lr: float = 1.0  # shares of lr
     backbone_lr: float = 1.0
     frozen_epochs: int = 0  # the backbone rests while the head and the neck learn
@@ -174,6 +175,7 @@ class TrainConfig:
             number_in(f"train.{name}", getattr(self, name), 0.0, 0.999999)
         for name in ("weight_decay", "warmup", "margin_warmup", "clip", "power", "checkpoint_every"):
             number_in(f"train.{name}", getattr(self, name), 0.0, 1e6)
+        number_in("train.silence", self.silence, 1.0, 1e6)
         for name in ("head_lr", "backbone_lr", "final_lr"):
             number_in(f"train.{name}", getattr(self, name), 0.0, 1e3)
         one_of("train.optimiser", self.optimiser, OPTIMISERS)

@@ -13,8 +13,10 @@ from arcwise.errors import Interrupted
 from arcwise.train import loop
 from arcwise.weights import load_tensors
 
-SETTINGS = ("train.epochs=4", "train.batch=32", "train.lr=0.05", "train.checkpoint_every=0", "train.ema=0.9",
-            "data.shift=1", "data.rotate=0", "data.flip=true", "data.cutout=2", "train.clip=1", "train.accumulate=2")  # fmt: skip
+SETTINGS = (
+    "train.epochs=4", "train.batch=32", "train.lr=0.05", "train.checkpoint_every=0", "train.ema=0.9", "data.shift=1",
+    "data.rotate=0", "data.flip=true", "data.cutout=2", "train.clip=1", "train.accumulate=2",
+)  # fmt: skip
 
 
 class Wide(nn.Module):

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from launch import launch
 
 import arcwise
 from arcwise.records import Run
+from launch import launch
 from train import shared
 
 EPOCHS, STEPS = 4, 40
@@ -98,5 +98,10 @@ def test_what_is_refused_is_refused_by_all_and_said_once(tmp_path):
 
 
 def test_several_processes_end_where_numbers_are_not_finite(tmp_path):
-    said = launch(shared.train_plain, 2, tmp_path / "run", ("train.lr=10000", "train.epochs=9", "train.weight_decay=1", "train.optimiser=sgd", "train.schedule=constant"))
+    said = launch(
+        shared.train_plain,
+        2,
+        tmp_path / "run",
+        ("train.lr=10000", "train.epochs=9", "train.weight_decay=1", "train.optimiser=sgd", "train.schedule=constant"),
+    )
     assert all("not finite" in words for _, words in said)

@@ -70,6 +70,8 @@ def train_command(
         refuse_model_settings(set_ or [])
     config = replace(config, seed=seed, init=str(init.resolve()) if init else config.init)
     folder = out or Path("runs") / f"{recipe}-{config.head.kind}-{seed}"
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # that a process is gone is said in words of our own
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from arcwise.train import train
 
     leads = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts one speaks for all

@@ -32,6 +32,7 @@ from arcwise.train.device import device_for, device_name, fast_products, made_cu
 from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener, Silence, last_line_of, mend_journal
 from arcwise.train.optim import Average, build_optimiser, prototypes_inside
+from arcwise.train.pulse import beating
 from arcwise.train.recording import Recording
 from arcwise.train.schedule import Pace
 from arcwise.train.setup import (
@@ -129,8 +130,9 @@ def train(
         if listener is None and us.lead:
             for words in trainer.notes:
                 note(words)
-        trainer.fit()
-        return trainer.finish()
+        with beating(us, found.config.train.silence):
+            trainer.fit()
+            return trainer.finish()
 
 
 @dataclass(frozen=True)
@@ -334,7 +336,7 @@ class Trainer:
             self.stop_for_numbers()
 
     def embedded(self, x: Tensor) -> Tensor:
-        """The network's raw embeddings in float32 (or float64, if it gives that), computed in bf16 where that is faster."""
+        """The network's raw embeddings in float32 (or float64, if it gives that), through bf16 where that is faster."""
         if not self.config.train.channels_last:
             x = x.clone(memory_format=torch.contiguous_format)
         with self.mixed():

@@ -186,6 +186,22 @@ def own_device(name: str) -> str:
     return name
 
 
+def meeting_place() -> dict[str, Any]:
+    """Where processes that torchrun started find each other: a place for every restart.
+
+    Where torchrun keeps the store, torch leaves it as it is when it starts the processes again, and whoever comes first
+    reads the addresses of those that are gone.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return {}
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count, is_master=False, timeout=PATIENCE
+    )
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return {"store": dist.PrefixStore(f"arcwise/{again}", store), "rank": rank, "world_size": count}
+
+
 @contextlib.contextmanager
 def together(device: torch.device) -> Iterator[Together]:
     """The processes of this training: those that were started beside this one, or this one alone."""
@@ -195,7 +211,7 @@ def together(device: torch.device) -> Iterator[Together]:
     ours = not dist.is_initialized()
     if ours:
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=PATIENCE)
+        dist.init_process_group(backend, timeout=PATIENCE, **meeting_place())
     words = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
         yield Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words)  # type: ignore[arg-type]

@@ -1,0 +1,108 @@
+"""Processes of one training that are killed or stand still: the others say who, and torchrun goes on to the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arcwise.records import Run
+
+SETTINGS = ("data.limit=160", "train.batch=20", "train.epochs=4", "train.checkpoint_every=0", "train.silence=3")
+
+
+def torchrun(out, *options, epochs=4):
+    """The command as a person types it, in two processes."""
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
+    words += ["-m", "arcwise", "train", "digits-2d", "--out", str(out), "--device", "cpu"]
+    for setting in (*SETTINGS, f"train.epochs={epochs}"):
+        words += ["--set", setting]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+
+
+def process_of(rank, out):
+    """The process id of one of them."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words, env = (place / "cmdline").read_bytes(), (place / "environ").read_bytes()
+        except OSError:
+            continue
+        if (
+            str(out).encode() in words
+            and f"\0RANK={rank}\0".encode() in b"\0" + env
+            and b"distributed.run" not in words
+        ):
+            return int(place.name)
+    return None
+
+
+def wait_for(found, seconds=60.0):
+    """What is found, once it is there."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if (value := found()) is not None and value is not False:
+            return value
+        time.sleep(0.05)
+    raise AssertionError("it did not come in time")
+
+
+@pytest.fixture(scope="module")
+def unharmed(tmp_path_factory):
+    """How the training ends where nothing happens to it."""
+    out = tmp_path_factory.mktemp("unharmed") / "run"
+    said, _ = torchrun(out).communicate(timeout=120)
+    return Run.open(out).result["model"], said
+
+
+def newest_step(out):
+    """The step of the newest whole checkpoint."""
+    return max((int(place.parent.name[5:]) for place in (out / "checkpoints").glob("step-*/state.json")), default=0)
+
+
+def harmed(out, how, rank, step, delay, *options):
+    """What is said and left when a process is harmed after a step."""
+    training = torchrun(out, *options)
+    wait_for(lambda: newest_step(out) >= step or training.poll() is not None)
+    time.sleep(delay)
+    victim = process_of(rank, out)
+    if victim is not None:
+        os.kill(victim, how)
+    said, _ = training.communicate(timeout=150)
+    return training.returncode, said, victim
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found by /proc")
+@pytest.mark.parametrize(
+    ("how", "rank"), [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1), (signal.SIGSTOP, 0)]
+)
+def test_a_process_that_is_gone_is_named_and_training_goes_on_to_the_same_end(how, rank, unharmed, tmp_path):
+    code, said, victim = harmed(tmp_path / "run", how, rank, 5, 0.0, "--max-restarts", "2")
+    assert code == 0, said
+    what = "has ended" if how == signal.SIGKILL else "has not answered"
+    assert f"process {rank} of 2 (" in said and f"process id {victim}) {what}" in said, said
+    assert "going on from step" in said
+    assert Run.open(tmp_path / "run").result["model"] == unharmed[0]
+    assert said.count("arcwise: process") == 1
+
+
+def test_one_process_speaks_for_all(unharmed):
+    assert unharmed[1].count("Next: ") == 1 and unharmed[1].count("epoch   4") == 1
+
+
+@pytest.mark.slow
+def test_forty_faults_at_random_moments(unharmed, tmp_path):
+    random_ = random.Random(0)
+    for number in range(40):
+        out = tmp_path / str(number)
+        how, rank = random_.choice((signal.SIGKILL, signal.SIGSTOP)), random_.randrange(2)
+        code, said, _ = harmed(out, how, rank, random_.randrange(1, 30), random_.random() * 0.3, "--max-restarts", "3")
+        assert code == 0, (number, how, rank, said)
+        assert Run.open(out).result["model"] == unharmed[0], (number, how, rank)
+        print(f"{number + 1} of 40: {how.name} of process {rank}", flush=True)
