@@ -25,6 +25,9 @@ gallery_app = App(
     name="gallery", help="Enroll people by their images, and ask who is on one.", result_action="return_value"
 )
 MANY = 20  # rows that are printed of a list
+NOT_PROMISED = (
+    "Milvus erases in its own time, and keeps logs and snapshots: that nothing is left cannot be promised here."
+)
 
 
 @gallery_app.command(name="create")
@@ -235,12 +238,11 @@ def remove_person(place: str, name: str, /) -> None:
     gallery = Gallery.open(place, None)
     count = gallery.remove(name)
     print(f"{place}: {counted(count, 'template')} of {name} erased")
-    if place.startswith("milvus:"):
-        print(
-            "Milvus erases in its own time, and keeps logs and snapshots: that nothing is left cannot be promised here."
-        )
-    else:
-        print("Copies that somebody made of the folder, and its backups, are not reached.")
+    print(
+        NOT_PROMISED
+        if place.startswith("milvus:")
+        else "Copies that somebody made of the folder, and its backups, are not reached."
+    )
     print(f"Next: arcwise gallery list {quote(place)}")
 
 
@@ -385,6 +387,8 @@ def reembed_gallery(
         tell=lambda done, total: counter("embedding", done, total),
     )  # fmt: skip
     print(f"{place}: {counted(count, 'template')} of model {encoder.fingerprint[:12]}; those of the old one are erased")
+    if place.startswith("milvus:"):
+        print(NOT_PROMISED)
     print(f"Next: arcwise gallery stats {quote(place)}")
 
 
