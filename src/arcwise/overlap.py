@@ -16,12 +16,31 @@ ALLOW = "Leave them out, or pass --allow-overlap (allow_overlap=True) to measure
 
 
 def trained_on(model: str | Path) -> TrainedOn | None:
-    """What a model was trained on, where its Run tells: of a Run's folder, or of the model file in it."""
+    """What a model was trained on, where its Run tells: of a Run's folder, or of the model file in it.
+
+    Where it was fine-tuned, what the model that it began with was trained on counts too.
+    """
+    run = run_of_model(model)
+    found, seen = None if run is None else run.trained_on, set[Path]()
+    while run is not None and found is not None and (init := run.settings.init) and run.path not in seen:
+        seen.add(run.path)
+        run = run_of_model(init)
+        before = None if run is None else run.trained_on
+        if before is None:
+            note(
+                f"{model} was fine-tuned from {init}, which does not tell what it was trained on: whether these images "
+                "were among that cannot be looked up."
+            )
+            return found
+        found = found.with_more(before)
+    return found
+
+
+def run_of_model(model: str | Path) -> Run | None:
+    """The Run whose model this is: its folder, or the model file in it."""
     path = Path(model).resolve()
     run = Run(path if path.is_dir() else path.parent)
-    if not run.exists() or (path.is_file() and path != run.model.resolve()):
-        return None
-    return run.trained_on
+    return None if not run.exists() or (path.is_file() and path != run.model.resolve()) else run
 
 
 def refuse_trained_on(unseen: Images, seen: TrainedOn, *, allow: bool = False) -> None:

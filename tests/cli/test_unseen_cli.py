@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import warnings
@@ -269,9 +270,13 @@ def test_evaluate_on_images_says_what_is_known_of_them(here, capsys):
     values = json.loads(arc(capsys, "evaluate run --on asked --json"))
     arc(capsys, "embed run asked --out asked.safetensors")
     theirs = json.loads(arc(capsys, "evaluate asked.safetensors --json"))["asked.safetensors"]
-    for name in ("pairs-eer", "pairs-auc", "recall-1", "map-at-r", "silhouette-unit"):
-        if name in theirs:
-            assert values["numbers"][name] == pytest.approx(theirs[name], abs=1e-6), name
+    for name in theirs:
+        assert values["numbers"][name] == pytest.approx(theirs[name], rel=1e-5, abs=1e-6), name
+    told = arc(capsys, "evaluate asked.safetensors")
+    assert [line for line in told.splitlines() if line.startswith("†")] == [
+        line for line in found.splitlines() if re.match("† pairs-tar", line)
+    ]
+    assert "recall@1" in found
     assert set(theirs) <= set(values["numbers"])
     said = arc(capsys, "evaluate run --on asked --out tried")
     assert "hardest.png" in said
@@ -385,6 +390,21 @@ def test_images_that_were_trained_on_are_found_wherever_they_are(here, capsys, t
     arc(capsys, "embed run known --out first.safetensors")
     said = arc(capsys, "evaluate first.safetensors --unseen first.safetensors", code=1)
     assert "are also among those" in said and "--allow-overlap" in said
+
+
+def test_what_a_model_was_fine_tuned_from_has_seen_counts_too(place, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(place / "run", "first")
+    write_images(arcwise.load("digits[0-4]").train, tmp_path / "before", count=2)
+    arc(capsys, "train digits-2d --init first --data 'digits[5-9]' --set train.epochs=1 --out second")
+    for model in ("second", "second/model.safetensors"):
+        said = arc(capsys, f"evaluate {model} --on before", code=1)
+        assert "10 images of before were trained on, pixel for pixel" in said
+    shutil.rmtree("first")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert code_of(["evaluate", "second", "--on", "before"]) == 0
+    assert "first, which does not tell what it was trained on" in capsys.readouterr().err
 
 
 def test_unseen_classes_that_hold_images_of_the_others_are_refused(capsys, tmp_path, monkeypatch):
@@ -505,8 +525,6 @@ def test_the_whole_path_on_digits(here, tmp_path, capsys, monkeypatch):
         (tmp_path / name).symlink_to(here / name)
     strange = arcwise.load("digits[5-6]").test
     write_images(strange, tmp_path / "strange", count=4)
-    import shutil
-
     shutil.copytree(here / "run", tmp_path / "run")
     (tmp_path / "run" / "thresholds.json").unlink(missing_ok=True)
     right, wrong, _ = whole_path(capsys, tmp_path, "run", "calibration", 0.2, few=True)

@@ -97,11 +97,12 @@ def evaluate_command(
         raise ArcwiseError("--by and --out go with --on or --pairs.")
     from arcwise.metrics.summary import METRICS
 
-    measured = {
+    every = {
         str(path): numbers_of(path, unseen, prototypes, again=again, allow=allow_overlap)
         for one in what
         for path in unfolded(one)
     }
+    measured = {path: values for path, (values, _) in every.items()}
     found = {path: chosen(values, every=all_ or json_, only=only) for path, values in measured.items()}
     if not any(found.values()):
         raise ArcwiseError(nothing_matches(only, {name for values in measured.values() for name in values}))
@@ -113,7 +114,7 @@ def evaluate_command(
             print(path)
         if not values:
             print(f"{'-':>11}  {nothing_matches(only, set(measured[path]))}")
-        show_numbers(values, {name: METRICS[name].label for name in values}, {})
+        show_numbers(values, {name: METRICS[name].label for name in values}, every[path][1])
     show_notes({name: METRICS[name].note for values in found.values() for name in values})
     left = max(len(values) for values in measured.values()) - max(len(values) for values in found.values())
     if left and not only:
@@ -185,9 +186,10 @@ def unfolded(path: Path) -> list[Path]:
 
 def numbers_of(
     path: Path, unseen: Path | None, prototypes: Path | None, *, again: bool, allow: bool
-) -> dict[str, float | None]:
-    """The numbers of a run, or of a file of embeddings."""
-    from arcwise.measure import measure
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """The numbers of a run, or of a file of embeddings; and on what those rest that rest on too little."""
+    from arcwise.measure import evidence_of, measure
+    from arcwise.metrics.resting import weak_rates
     from arcwise.metrics.summary import all_metrics, finite_or_null
     from arcwise.overlap import refuse_equal_rows
     from arcwise.records import Embeddings, Prototypes, Run
@@ -195,7 +197,8 @@ def numbers_of(
     if path.is_dir():
         if unseen is not None or prototypes is not None:
             raise ArcwiseError("--unseen and --prototypes go with a file of embeddings; a run brings its own.")
-        return measure(Run.open(path), again=again)["measured"]
+        run = Run.open(path)
+        return measure(run, again=again)["measured"], weak_rates(*evidence_of(run)[:2])
     if path.suffix == ".onnx" or path.name == "model.safetensors":
         raise ArcwiseError(
             f"{path} is a model: name images to try it on, as in --on folder:PATH, or --pairs pairs.csv."
@@ -210,7 +213,7 @@ def numbers_of(
         same = tuple(name for name in others.names if name in set(known))
         if same:
             note(f"{unseen} is called unseen, but classes of these names were trained on: {name_list(same, 4)}.")
-    return finite_or_null(all_metrics(found, others, centres))
+    return finite_or_null(all_metrics(found, others, centres)), weak_rates(found, others)
 
 
 # ------------------------------------------------------------------------------------ a model on images
