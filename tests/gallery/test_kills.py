@@ -1,5 +1,6 @@
 """Galleries whose writer is killed lose nothing confirmed and keep nothing half; readers see committed states."""
 
+import contextlib
 import itertools
 import os
 import random
@@ -91,6 +92,8 @@ def watch(place, seed, seconds):
     places: dict[State, int] = {}
     for at, state in enumerate(known):
         places.setdefault(state, at)
+    with contextlib.suppress(ArcwiseError):
+        Gallery.open(place, None).list()  # what is imported for it takes its time, too
     seen, wrong, answers, end = set(), [], 0, time.monotonic() + seconds
     readers = dict.fromkeys(("tiles", "turned"))
     while time.monotonic() < end:
