@@ -199,6 +199,10 @@ def test_without_a_threshold_verify_shows_the_cosine_and_how_to_get_one(here, ca
     ("export run nowhere/here.onnx --on known", "no folder"),
     ("export run here.onnx --on known --precision fp8", "fp8"),
     ("pairs make known -n 7 --folds 2", "cannot be split"), ("pairs make known -n 600 --folds 2", "too few|at most"),
+    ("embed run known --part test --out x.safetensors", "known is a path"),
+    ("evaluate run --on known known", "0001.png is named more than once"),
+    ("calibrate run --on known known --far 0.2", "0001.png is named more than once"),
+    ("pairs make known/7 -n 20", "1 identity is too few for 10 folds"),
     ("pairs make nowhere", "nowhere"), ("gallery create run --model run", "needs a folder of its own|holds a run"),
     ("gallery add nobody known --model run", "no gallery"), ("gallery list known", "no gallery"),
 ])  # fmt: skip
@@ -283,7 +287,12 @@ def test_evaluate_on_images_says_what_is_known_of_them(here, capsys):
     for name in ("hardest", "verification", "ranks", "rejection"):
         with Image.open(f"tried/{name}.png") as picture:
             assert picture.size[0] > 600
-    assert json.loads(Path("tried/evaluation.json").read_text())["images"] == 24
+    told = json.loads(Path("tried/evaluation.json").read_text())
+    assert told["images"] == 24 and {pair["same"] for pair in told["hardest"]} == {False, True}
+    for pair in told["hardest"]:
+        assert (Path(pair["a"]).parent == Path(pair["b"]).parent) == pair["same"]
+        found = arcwise.embed(arcwise.Embedder.load("run"), [pair["a"], pair["b"]]).x
+        assert found[0] @ found[1] / np.prod(np.linalg.norm(found, axis=1)) == pytest.approx(pair["cosine"], abs=1e-5)
 
 
 def test_a_table_of_pairs_and_its_groups(here, capsys):
@@ -390,6 +399,15 @@ def test_images_that_were_trained_on_are_found_wherever_they_are(here, capsys, t
     arc(capsys, "embed run known --out first.safetensors")
     said = arc(capsys, "evaluate first.safetensors --unseen first.safetensors", code=1)
     assert "are also among those" in said and "--allow-overlap" in said
+
+
+def test_images_that_are_there_twice_are_told(here, capsys, tmp_path):
+    shutil.copytree("known", tmp_path / "twice")
+    shutil.copyfile("known/7/0001.png", tmp_path / "twice/8/another.png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert code_of(["evaluate", "run", "--on", str(tmp_path / "twice"), "--out", str(tmp_path / "tried")]) == 0
+    assert re.search("note: 1 image of .* came before, pixel for pixel", capsys.readouterr().err)
 
 
 def test_what_a_model_was_fine_tuned_from_has_seen_counts_too(place, capsys, tmp_path, monkeypatch):

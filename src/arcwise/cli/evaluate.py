@@ -236,7 +236,7 @@ def tried(
     from arcwise.cli.progress import Counter, image_text
     from arcwise.embed import joined, watched
     from arcwise.encoders import load_encoder
-    from arcwise.overlap import OverlapWatch, trained_on
+    from arcwise.overlap import OverlapWatch, refuse_named_twice, trained_on
     from arcwise.pairs import PairTable
     from arcwise.trial import pair_images, try_on, try_on_pairs
 
@@ -248,6 +248,8 @@ def tried(
         return work_for(encoder, one, "all", 0, data_dir, broken)
 
     work = joined([source(one) for one in on]) if on else None
+    if work is not None:
+        refuse_named_twice(work.keys)
     known = trained_on(model)
     if known is None:
         note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")
@@ -356,8 +358,14 @@ def trial_values(found: Trial, values: Mapping[str, float | None]) -> dict[str, 
     return {
         "numbers": numbers, "threshold": found.threshold, "marks": found.marks, "folds": folds,
         "rejection": None if found.rejection is None else found.rejection._asdict(), "groups": groups,
-        "images": len(found.embeddings), "pairs_left_out": found.left_out,
+        "images": len(found.embeddings), "pairs_left_out": found.left_out, "hardest": hardest_pairs(found),
     }  # fmt: skip
+
+
+def hardest_pairs(found: Trial) -> list[dict[str, Any]]:
+    """The pairs of the picture, by the keys of their images."""
+    keys = found.embeddings.keys or ()
+    return [{"a": keys[pair.a], "b": keys[pair.b], "same": pair.same, "cosine": pair.cosine} for pair, _ in found.shown]
 
 
 def draw_trial(found: Trial, model: Path, out: Path) -> None:

@@ -237,12 +237,9 @@ def remove_person(place: str, name: str, /) -> None:
 
     gallery = Gallery.open(place, None)
     count = gallery.remove(name)
-    print(f"{place}: {counted(count, 'template')} of {name} erased")
-    print(
-        NOT_PROMISED
-        if place.startswith("milvus:")
-        else "Copies that somebody made of the folder, and its backups, are not reached."
-    )
+    served = place.startswith("milvus:")
+    print(f"{place}: {counted(count, 'template')} of {name} {'deleted' if served else 'erased'}")
+    print(NOT_PROMISED if served else "Copies that somebody made of the folder, and its backups, are not reached.")
     print(f"Next: arcwise gallery list {quote(place)}")
 
 
@@ -386,8 +383,12 @@ def reembed_gallery(
         encoder, folder=folder, thresholds=thresholds_of(model, encoder), hint=str(model.resolve()),
         tell=lambda done, total: counter("embedding", done, total),
     )  # fmt: skip
-    print(f"{place}: {counted(count, 'template')} of model {encoder.fingerprint[:12]}; those of the old one are erased")
-    if place.startswith("milvus:"):
+    served = place.startswith("milvus:")
+    print(
+        f"{place}: {counted(count, 'template')} of model {encoder.fingerprint[:12]}; those of the old one are "
+        f"{'deleted' if served else 'erased'}"
+    )
+    if served:
         print(NOT_PROMISED)
     print(f"Next: arcwise gallery stats {quote(place)}")
 
