@@ -86,6 +86,8 @@ def evaluate_command(
     """
     if on or pairs is not None:
         refuse_beside_trial(what, unseen, prototypes, again)
+        if out is not None:
+            refuse_pictures(out)
         found = tried(what[0], on or [], pairs, by or [], seed, allow_overlap, device, data_dir)
         show_trial(found, every=all_, only=only, as_json=json_)
         if out is not None:
@@ -368,15 +370,21 @@ def hardest_pairs(found: Trial) -> list[dict[str, Any]]:
     return [{"a": keys[pair.a], "b": keys[pair.b], "same": pair.same, "cosine": pair.cosine} for pair, _ in found.shown]
 
 
-def draw_trial(found: Trial, model: Path, out: Path) -> None:
-    """Pictures and numbers in a folder of their own."""
+def refuse_pictures(out: Path) -> None:
+    """Raises where no pictures can be drawn, or not into this folder, before anything is embedded for them."""
     from arcwise.cli.report import needs
-    from arcwise.records import claim_folder, mark_report, write, write_json
+    from arcwise.records import claim_folder
 
     needs("matplotlib")
-    from arcwise.figures.trial import trial_pictures
-
     claim_folder(out, "report")
+
+
+def draw_trial(found: Trial, model: Path, out: Path) -> None:
+    """Pictures and numbers in a folder of their own."""
+    from arcwise.figures.trial import trial_pictures
+    from arcwise.records import mark_report, write, write_json
+
+    refuse_pictures(out)
     write_json(out / "evaluation.json", {"model": str(model), **trial_values(found, found.numbers)})
     mark_report(out)
     for name, content in trial_pictures(found):
