@@ -350,6 +350,26 @@ def test_everybody_is_embedded_anew_wherever_templates_are_kept(place, tmp_path)
     assert again.add("1", files["1"]) == 0 and again.remove("2") == 3 and again.add("2", files["2"]) == 3
 
 
+def test_embedding_anew_that_was_stopped_in_milvus_changes_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("milvus_lite")
+    served = f"milvus:{tmp_path / 'some.db'}/people"
+    made = Gallery.create(served, Tiles(), thresholds=[threshold()])
+    made.add_many(write_photos(tmp_path / "photos", (1, 2), 2))
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    for at in ("change", "insert"):  # the card is not turned yet; the new collection is still empty
+        with monkeypatch.context() as patched:
+            patched.setattr(type(made.store), at, stop)
+            with pytest.raises(KeyboardInterrupt):
+                Gallery.open(served, None).reembed(Tiles("turned"), folder=tmp_path / "photos")
+        again = Gallery.open(served, Tiles())
+        assert again.identify(photos(2, 1)[0]).name == "2" and len(again.embeddings()) == 4
+    assert again.reembed(Tiles("turned"), folder=tmp_path / "photos") == 4
+    assert [one for one in made.store.client.list_collections() if one != "people_about"] == [again.store.collection]
+
+
 def test_a_copy_in_milvus_and_back_can_be_embedded_anew(tmp_path):
     pytest.importorskip("milvus_lite")
     served = f"milvus:{tmp_path / 'some.db'}/people"
