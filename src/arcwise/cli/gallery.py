@@ -297,7 +297,10 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
     if found["false_positive"] is None:
         print("How often strangers are taken for somebody is not known: no threshold was calibrated.")
         return
-    print("\n enrolled   strangers taken for somebody (estimated)")
+    rule = gallery.rule(None, None)
+    assert rule is not None
+    kind = "a guess, from so few identities" if rule.few_identities else "estimated"
+    print(f"\n enrolled   strangers taken for somebody at the threshold for {rate_text(rule.far)} ({kind})")
     now = {found["compared"]: "  <- now"}
     if found["compared"] > found["identities"]:
         now = {
@@ -512,6 +515,8 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
     if rate is None:
         return rule.told()
+    if rule.few_identities:
+        return f"{rule.told()} How often strangers are taken for somebody, so few identities cannot tell."
     return (
         f"{rule.told()} Of strangers up to {rate_text(rate)} may be taken for somebody who is enrolled: an estimate, "
         "as if each template were of another identity (arcwise gallery stats)."
