@@ -18,7 +18,8 @@ from PIL import Image
 import arcwise
 from arcwise import Embeddings, Run
 from arcwise.cli import code_of
-from arcwise.records.thresholds import CalibratedThreshold, read_thresholds
+from arcwise.records.thresholds import CalibratedThreshold, keep_threshold, read_thresholds
+from gallery.kit import threshold
 
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from arcwise.__main__ import main; main()"
 
@@ -468,6 +469,17 @@ def test_an_exported_model_is_its_twin(here, exported, capsys):
     assert twin.embed(Image.open(files[0])).shape == (1, 8)
     with pytest.raises(arcwise.ArcwiseError, match="8 x 8"):
         twin.encode(np.zeros((1, 9, 9, 1), np.uint8))
+
+
+def test_thresholds_of_the_model_alone_go_along(here, capsys, tmp_path):
+    shutil.copytree("run", tmp_path / "run")
+    (tmp_path / "run/thresholds.json").unlink(missing_ok=True)
+    for model in (arcwise.Embedder.load("run").fingerprint, "another"):
+        keep_threshold(tmp_path / "run/thresholds.json", threshold(model=model))
+    for precision, told in (("float32", "1 of 1 thresholds are in it\n"), ("fp16", "0 of 1 .* calibrate .* --on SO")):
+        line = f"export {tmp_path}/run {tmp_path}/{precision}.onnx --on calibration --precision {precision}"
+        assert re.search(told, arc(capsys, line))
+    assert [one.cosine for one in arcwise.load_encoder(tmp_path / "float32.onnx").thresholds] == [0.9]
 
 
 def test_smaller_numbers_tell_their_cost(here, capsys):
