@@ -129,6 +129,16 @@ def test_stacks_without_channels_and_tensors_are_images_too():
         assert np.array_equal(arcwise.embed(Means(), images).x, wanted)
 
 
+def test_channels_that_come_first_are_named_and_not_guessed():
+    picture = np.random.default_rng(0).integers(0, 256, (8, 9, 3), dtype=np.uint8)
+    for image in (picture.transpose(2, 0, 1), torch.from_numpy(picture).permute(2, 0, 1)):
+        for images in (image, [image], image[None]):
+            with pytest.raises(arcwise.ArcwiseError, match="channels"):
+                arcwise.embed(Means(), images)
+    grey = PIXELS[:3, ..., 0]
+    assert np.array_equal(arcwise.embed(Means(), list(grey)).x, arcwise.embed(Means(), PIXELS[:3]).x)
+
+
 def test_images_that_cannot_be_used_are_named(tmp_path):
     (tmp_path / "no.png").write_text("no image")
     for image, said in (

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from arcwise.data.folder import counted
 from arcwise.data.images import Images, image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError, name_list, note
 from arcwise.records import Embeddings, Run, TrainedOn
@@ -16,12 +17,31 @@ ALLOW = "Leave them out, or pass --allow-overlap (allow_overlap=True) to measure
 
 
 def trained_on(model: str | Path) -> TrainedOn | None:
-    """What a model was trained on, where its Run tells: of a Run's folder, or of the model file in it."""
+    """What a model was trained on, where its Run tells: of a Run's folder, or of the model file in it.
+
+    Where it was fine-tuned, what the model that it began with was trained on counts too.
+    """
+    run = run_of_model(model)
+    found, seen = None if run is None else run.trained_on, set[Path]()
+    while run is not None and found is not None and (init := run.settings.init) and run.path not in seen:
+        seen.add(run.path)
+        run = run_of_model(init)
+        before = None if run is None else run.trained_on
+        if before is None:
+            note(
+                f"{model} was fine-tuned from {init}, which does not tell what it was trained on: whether these images "
+                "were among that cannot be looked up."
+            )
+            return found
+        found = found.with_more(before)
+    return found
+
+
+def run_of_model(model: str | Path) -> Run | None:
+    """The Run whose model this is: its folder, or the model file in it."""
     path = Path(model).resolve()
     run = Run(path if path.is_dir() else path.parent)
-    if not run.exists() or (path.is_file() and path != run.model.resolve()):
-        return None
-    return run.trained_on
+    return None if not run.exists() or (path.is_file() and path != run.model.resolve()) else run
 
 
 def refuse_trained_on(unseen: Images, seen: TrainedOn, *, allow: bool = False) -> None:
@@ -38,21 +58,26 @@ def refuse_trained_on(unseen: Images, seen: TrainedOn, *, allow: bool = False) -
 
 
 class OverlapWatch:
-    """Looks at images as they pass, and remembers which of them a model was trained on."""
+    """Looks at images as they pass, and remembers which of them a model was trained on, and which came before."""
 
     def __init__(self, known: TrainedOn | None):
-        self.known, self.shared = known, set[int]()
+        self.known, self.shared, self.hashes = known, set[int](), dict[int, int]()
 
     def __call__(self, rows: Int[np.ndarray, " b"], pixels: UInt8[np.ndarray, "b h w channels"]) -> None:
+        hashes = np.array([pixel_hash(image) for image in pixels], np.uint64)
+        self.hashes.update(zip(rows.tolist(), hashes.tolist(), strict=True))
         if self.known is not None and len(rows):
-            hashes = np.array([pixel_hash(image) for image in pixels], np.uint64)
             self.shared |= set(rows[self.known.holds(hashes)].tolist())
 
     def refuse(self, found: Embeddings, *, what: str, allow: bool = False) -> bool:
         """Whether it is known what the model was trained on; raises where some of the images were among it.
 
-        `what` names the images. Classes that bear the name of one that was trained on are told.
+        `what` names the images. Classes that bear the name of one that was trained on are told, and images that are
+        there more than once.
         """
+        twins = len(self.hashes) - len(set(self.hashes.values()))
+        if twins:
+            note(f"{counted(twins, 'image')} of {what} came before, pixel for pixel: pairs of such twins test nothing.")
         if self.known is None:
             return False
         same = tuple(name for name in found.names if name in set(self.known.names))
@@ -68,6 +93,20 @@ class OverlapWatch:
                 "seen."
             )
         return True
+
+
+def refuse_named_twice(keys: tuple[str, ...]) -> None:
+    """Raises where an image is named more than once: it would be compared with itself.
+
+    >>> refuse_named_twice(("a.png", "b.png", "a.png"))
+    Traceback (most recent call last):
+    arcwise.errors.ArcwiseError: a.png is named more than once, and would be compared with itself: name it once.
+    """
+    seen = set[str]()
+    for key in keys:
+        if key in seen:
+            raise ArcwiseError(f"{key} is named more than once, and would be compared with itself: name it once.")
+        seen.add(key)
 
 
 def refuse_equal_rows(test: Embeddings, other: Embeddings, *, what: str, allow: bool = False) -> None:

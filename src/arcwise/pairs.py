@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int
 
-from arcwise.data.folder import table_rows
+from arcwise.data.folder import counted, table_rows
 from arcwise.errors import ArcwiseError, count_in
 from arcwise.records import write
 from arcwise.schema import MOST
@@ -142,7 +142,8 @@ def make_pairs(
         raise ArcwiseError(
             f"{len(people)} identities in {folds} folds allow {2 * folds * most:,} pairs at most, and {n:,} were asked "
             f"for: pass -n {2 * folds * most}, fewer folds, or bring more images." if most else
-            f"{len(people)} identities are too few for {folds} folds: each needs two, one of them with two images."
+            f"{counted(len(people), 'identity is', 'identities are')} too few for {counted(folds, 'fold')}: each needs "
+            "two, one of them with two images."
         )  # fmt: skip
     rows = [(fold, same, i, j) for fold, mine in enumerate(dealt) for same, i, j in drawn_pairs(mine, half, random)]
     fold, same, a, b = (np.array(column) for column in zip(*rows, strict=True))

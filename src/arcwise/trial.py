@@ -15,17 +15,16 @@ from jaxtyping import Bool, Float, Int
 from arcwise.data.folder import table_file
 from arcwise.embed import Counting, ToEmbed, embed, listed_work
 from arcwise.errors import ArcwiseError, name_list
-from arcwise.metrics.calibration import LEAST_ACCEPTED
 from arcwise.metrics.folds import FoldAccuracy, accuracy_of_folds
 from arcwise.metrics.rejection import Rejection, rejection
+from arcwise.metrics.resting import rests_on
 from arcwise.metrics.rows import row_blocks, unit_rows
-from arcwise.metrics.summary import NEAREST_POINT, all_metrics
+from arcwise.metrics.summary import FARS, NEAREST_POINT, all_metrics
 from arcwise.metrics.verification import PairScores, auc, eer, equal_error_rate, score_pairs, tar_at_far
 from arcwise.metrics.watchlist import Watchlist, watchlist
 from arcwise.pairs import PairTable, make_pairs, possible_pairs
 from arcwise.records import Embeddings, Encoder, Prototypes
 
-RATES = (1e-1, 1e-2, 1e-3)
 LEAST_IN_A_FOLD = 6  # identities
 HARDEST = 6  # pairs of each kind
 PAIRS = 6000  # that the accuracy over folds is taken from, where there are as many
@@ -151,9 +150,10 @@ def try_on(
         name = f"dir-{watch.fpr:g}"
         more[name] = watch.detection.mean
         labels[name] = f"known probes found and named, {watch.fpr:.0%} of strangers taken for somebody"
-        if watch.fpr * watch.strangers < LEAST_ACCEPTED:
-            marks[name] = expected_text(watch.fpr * watch.strangers)
+        if words := rests_on(watch.fpr * watch.strangers):
+            marks[name] = words
     told = {name: METRICS[name].label for name in numbers}
+    told["neighbour-accuracy"] += " (recall@1)"
     return Trial(
         embeddings=found, numbers={**numbers, **more}, labels={**told, **labels},
         notes={name: METRICS[name].note for name in numbers if METRICS[name].note}, marks=marks,
@@ -170,26 +170,15 @@ def pair_numbers(
     """The numbers of pairs, what they say, and those that rest on too few false acceptances."""
     numbers = {"pairs-eer": equal_error_rate(scores), "pairs-auc": auc(scores)}
     labels, marks = {"pairs-eer": "pairs: equal error rate", "pairs-auc": "pairs: AUC (AUROC)"}, {}
-    for far in RATES:
-        name, expected = f"pairs-tar-{far:g}", far * scores.impostor.total
+    for far in FARS:
+        name = f"pairs-tar-{far:g}"
         numbers[name], labels[name] = tar_at_far(scores, far).tar, f"pairs: TAR at FAR {far:g}"
-        if expected < LEAST_ACCEPTED:
-            marks[name] = expected_text(expected)
-        elif identities and far * identities * (identities - 1) / 2 < 1.0:
-            marks[name] = f"rests on {identities:,} identities: not one pair of them is expected at that rate"
+        if words := rests_on(far * scores.impostor.total, far, identities):
+            marks[name] = words
     if folds is not None:
         numbers["fold-accuracy"] = folds.mean
         labels["fold-accuracy"] = f"pairs: accuracy over {len(folds.folds)} folds, each by the others' threshold"
     return numbers, labels, marks
-
-
-def expected_text(expected: float) -> str:
-    """How few false acceptances a rate rests on.
-
-    >>> expected_text(4.5)
-    'rests on 4.5 expected false acceptances, too few to mean much'
-    """
-    return f"rests on {expected:.2g} expected false acceptances, too few to mean much"
 
 
 def pair_cosines(found: Embeddings, a: Int[np.ndarray, " p"], b: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:

@@ -151,9 +151,9 @@ def test_without_a_threshold_nobody_is_called_unknown(place):
     made = Gallery.create(place, Tiles(), thresholds=[threshold(model="other")])
     made.add("ada", photos(1, 2))
     assert made.card.thresholds == ()  # those of other models stay out
-    with pytest.raises(ArcwiseError, match="arcwise calibrate"):
+    with pytest.raises(ArcwiseError, match="arcwise gallery calibrate"):
         made.identify(photos(1, 1)[0])
-    with pytest.raises(ArcwiseError, match="calibrate one"):
+    with pytest.raises(ArcwiseError, match="arcwise gallery calibrate"):
         made.verify(photos(1, 1)[0], "ada")
     assert made.identify(photos(1, 1)[0], threshold=0.8).name == "ada"
     assert made.identify(photos(1, 1)[0], threshold=0.8).false_positive is None
@@ -315,6 +315,72 @@ def test_everybody_is_embedded_anew_from_kept_images_or_a_folder(tmp_path):
         again = Gallery.open(made.store.folder, Tiles("turned"))
         assert again.identify(photos(2, 1)[0]).name == "2" and [one.tags for one in again.list()] == [("t",), ("t",)]
         assert np.allclose(again.embeddings().x[0], Tiles("turned").encode(photos(1, 1))[0])
+
+
+def write_photos(folder, people, count):
+    """Images of people as files, one folder for each; who is in which."""
+    from PIL import Image
+
+    for person in people:
+        (folder / str(person)).mkdir(parents=True)
+        for at, image in enumerate(photos(person, count)):
+            Image.fromarray(image[..., 0]).save(folder / str(person) / f"{at}.png")
+    return {str(person): sorted((folder / str(person)).glob("*.png")) for person in people}
+
+
+def test_everybody_is_embedded_anew_wherever_templates_are_kept(place, tmp_path):
+    files = write_photos(tmp_path / "photos", (1, 2, 3), 3)
+    made, reader = Gallery.create(place, Tiles(), thresholds=[threshold()]), Gallery.open(place, Tiles())
+    made.add_many(files, tags=("t",))
+    assert reader.identify(photos(3, 1)[0]).name == "3"
+    with pytest.raises(ArcwiseError, match="was not kept: name the folder"):
+        made.reembed(Tiles("turned"))
+    assert made.identify(photos(3, 1)[0]).name == "3" and len(made.embeddings()) == 9
+    turned = [threshold(0.8, "turned"), threshold()]
+    assert made.reembed(Tiles("turned"), folder=tmp_path / "photos", thresholds=turned) == 9
+    for late in (lambda: Gallery.open(place, Tiles()), lambda: reader.identify(photos(3, 1)[0]),
+                 lambda: reader.verify(photos(3, 1)[0], "3"), lambda: reader.add("4", photos(4, 1))):  # fmt: skip
+        with pytest.raises(ArcwiseError, match="another model"):
+            late()
+    again = Gallery.open(place, Tiles("turned"))
+    assert [one.cosine for one in again.card.thresholds] == [0.8]
+    assert [tuple(one) for one in again.list()] == [(name, 3, ("t",)) for name in "123"]
+    assert [again.identify(photos(person, 1)[0]).name for person in (1, 2, 3)] == ["1", "2", "3"]
+    assert np.allclose(again.embeddings().x[0], Tiles("turned").encode(photos(1, 1))[0])
+    assert again.add("1", files["1"]) == 0 and again.remove("2") == 3 and again.add("2", files["2"]) == 3
+
+
+def test_embedding_anew_that_was_stopped_in_milvus_changes_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("milvus_lite")
+    served = f"milvus:{tmp_path / 'some.db'}/people"
+    made = Gallery.create(served, Tiles(), thresholds=[threshold()])
+    made.add_many(write_photos(tmp_path / "photos", (1, 2), 2))
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    for at in ("change", "insert"):  # the card is not turned yet; the new collection is still empty
+        with monkeypatch.context() as patched:
+            patched.setattr(type(made.store), at, stop)
+            with pytest.raises(KeyboardInterrupt):
+                Gallery.open(served, None).reembed(Tiles("turned"), folder=tmp_path / "photos")
+        again = Gallery.open(served, Tiles())
+        assert again.identify(photos(2, 1)[0]).name == "2" and len(again.embeddings()) == 4
+    assert again.reembed(Tiles("turned"), folder=tmp_path / "photos") == 4
+    assert [one for one in made.store.client.list_collections() if one != "people_about"] == [again.store.collection]
+
+
+def test_a_copy_in_milvus_and_back_can_be_embedded_anew(tmp_path):
+    pytest.importorskip("milvus_lite")
+    served = f"milvus:{tmp_path / 'some.db'}/people"
+    made = Gallery.create(tmp_path / "people", Tiles())
+    made.add_many(write_photos(tmp_path / "photos", (1, 2), 2))
+    made.copy_to(served)
+    Gallery.open(served, None).copy_to(tmp_path / "back")
+    for place in (served, tmp_path / "back"):
+        assert Gallery.open(place, None).reembed(Tiles("turned"), folder=tmp_path / "photos") == 4
+    client = Gallery.open(served, None).store.client
+    assert len([name for name in client.list_collections() if name.startswith("people_templates_")]) == 1
 
 
 def test_nobody_is_taken_for_a_namesake_when_embedded_anew(tmp_path):

@@ -51,7 +51,7 @@ def calibrate_command(
     from arcwise.embed import embed, joined, watched
     from arcwise.encoders import load_encoder
     from arcwise.metrics import calibrated
-    from arcwise.overlap import OverlapWatch, trained_on
+    from arcwise.overlap import OverlapWatch, refuse_named_twice, trained_on
     from arcwise.records.thresholds import keep_threshold, read_thresholds, thresholds_file
 
     number_in("far", far, 1e-12, 0.5)
@@ -64,6 +64,7 @@ def calibrate_command(
         raise ArcwiseError(
             "calibrating needs to know who is who: name folders with one folder per identity, or sources."
         )
+    refuse_named_twice(work.keys)
     named = shlex.join(on)
     known = trained_on(model)
     if known is None:

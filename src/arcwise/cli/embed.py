@@ -116,6 +116,11 @@ def work_for(
 
     name = split_filter(what)[0].partition(":")[0]
     path = Path(what)
+    if part != "all" and name not in SOURCES and (path.exists() or path.suffix):
+        raise ArcwiseError(
+            f"--part is of a source that the model was trained on, and {what} is a path: name it as folder:{what} if "
+            "it is one, or leave --part out."
+        )
     if name not in SOURCES and path.is_dir():
         return folder_work(encoder, path, depth=depth or 1)
     if name not in SOURCES and (path.is_file() or path.suffix):

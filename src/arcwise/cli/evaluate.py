@@ -86,6 +86,8 @@ def evaluate_command(
     """
     if on or pairs is not None:
         refuse_beside_trial(what, unseen, prototypes, again)
+        if out is not None:
+            refuse_pictures(out)
         found = tried(what[0], on or [], pairs, by or [], seed, allow_overlap, device, data_dir)
         show_trial(found, every=all_, only=only, as_json=json_)
         if out is not None:
@@ -97,11 +99,12 @@ def evaluate_command(
         raise ArcwiseError("--by and --out go with --on or --pairs.")
     from arcwise.metrics.summary import METRICS
 
-    measured = {
+    every = {
         str(path): numbers_of(path, unseen, prototypes, again=again, allow=allow_overlap)
         for one in what
         for path in unfolded(one)
     }
+    measured = {path: values for path, (values, _) in every.items()}
     found = {path: chosen(values, every=all_ or json_, only=only) for path, values in measured.items()}
     if not any(found.values()):
         raise ArcwiseError(nothing_matches(only, {name for values in measured.values() for name in values}))
@@ -113,7 +116,7 @@ def evaluate_command(
             print(path)
         if not values:
             print(f"{'-':>11}  {nothing_matches(only, set(measured[path]))}")
-        show_numbers(values, {name: METRICS[name].label for name in values}, {})
+        show_numbers(values, {name: METRICS[name].label for name in values}, every[path][1])
     show_notes({name: METRICS[name].note for values in found.values() for name in values})
     left = max(len(values) for values in measured.values()) - max(len(values) for values in found.values())
     if left and not only:
@@ -185,9 +188,10 @@ def unfolded(path: Path) -> list[Path]:
 
 def numbers_of(
     path: Path, unseen: Path | None, prototypes: Path | None, *, again: bool, allow: bool
-) -> dict[str, float | None]:
-    """The numbers of a run, or of a file of embeddings."""
-    from arcwise.measure import measure
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """The numbers of a run, or of a file of embeddings; and on what those rest that rest on too little."""
+    from arcwise.measure import evidence_of, measure
+    from arcwise.metrics.resting import weak_rates
     from arcwise.metrics.summary import all_metrics, finite_or_null
     from arcwise.overlap import refuse_equal_rows
     from arcwise.records import Embeddings, Prototypes, Run
@@ -195,7 +199,8 @@ def numbers_of(
     if path.is_dir():
         if unseen is not None or prototypes is not None:
             raise ArcwiseError("--unseen and --prototypes go with a file of embeddings; a run brings its own.")
-        return measure(Run.open(path), again=again)["measured"]
+        run = Run.open(path)
+        return measure(run, again=again)["measured"], weak_rates(*evidence_of(run)[:2])
     if path.suffix == ".onnx" or path.name == "model.safetensors":
         raise ArcwiseError(
             f"{path} is a model: name images to try it on, as in --on folder:PATH, or --pairs pairs.csv."
@@ -210,7 +215,7 @@ def numbers_of(
         same = tuple(name for name in others.names if name in set(known))
         if same:
             note(f"{unseen} is called unseen, but classes of these names were trained on: {name_list(same, 4)}.")
-    return finite_or_null(all_metrics(found, others, centres))
+    return finite_or_null(all_metrics(found, others, centres)), weak_rates(found, others)
 
 
 # ------------------------------------------------------------------------------------ a model on images
@@ -233,7 +238,7 @@ def tried(
     from arcwise.cli.progress import Counter, image_text
     from arcwise.embed import joined, watched
     from arcwise.encoders import load_encoder
-    from arcwise.overlap import OverlapWatch, trained_on
+    from arcwise.overlap import OverlapWatch, refuse_named_twice, trained_on
     from arcwise.pairs import PairTable
     from arcwise.trial import pair_images, try_on, try_on_pairs
 
@@ -245,6 +250,8 @@ def tried(
         return work_for(encoder, one, "all", 0, data_dir, broken)
 
     work = joined([source(one) for one in on]) if on else None
+    if work is not None:
+        refuse_named_twice(work.keys)
     known = trained_on(model)
     if known is None:
         note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")
@@ -353,19 +360,31 @@ def trial_values(found: Trial, values: Mapping[str, float | None]) -> dict[str, 
     return {
         "numbers": numbers, "threshold": found.threshold, "marks": found.marks, "folds": folds,
         "rejection": None if found.rejection is None else found.rejection._asdict(), "groups": groups,
-        "images": len(found.embeddings), "pairs_left_out": found.left_out,
+        "images": len(found.embeddings), "pairs_left_out": found.left_out, "hardest": hardest_pairs(found),
     }  # fmt: skip
+
+
+def hardest_pairs(found: Trial) -> list[dict[str, Any]]:
+    """The pairs of the picture, by the keys of their images."""
+    keys = found.embeddings.keys or ()
+    return [{"a": keys[pair.a], "b": keys[pair.b], "same": pair.same, "cosine": pair.cosine} for pair, _ in found.shown]
+
+
+def refuse_pictures(out: Path) -> None:
+    """Raises where no pictures can be drawn, or not into this folder, before anything is embedded for them."""
+    from arcwise.cli.report import needs
+    from arcwise.records import claim_folder
+
+    needs("matplotlib")
+    claim_folder(out, "report")
 
 
 def draw_trial(found: Trial, model: Path, out: Path) -> None:
     """Pictures and numbers in a folder of their own."""
-    from arcwise.cli.report import needs
-    from arcwise.records import claim_folder, mark_report, write, write_json
-
-    needs("matplotlib")
     from arcwise.figures.trial import trial_pictures
+    from arcwise.records import mark_report, write, write_json
 
-    claim_folder(out, "report")
+    refuse_pictures(out)
     write_json(out / "evaluation.json", {"model": str(model), **trial_values(found, found.numbers)})
     mark_report(out)
     for name, content in trial_pictures(found):

@@ -65,8 +65,9 @@ def export_command(
     from arcwise.records.thresholds import read_thresholds, thresholds_file
 
     refuse_without_onnx()
-    known = read_thresholds(thresholds_file(model))
     embedder = Embedder.load(model)
+    beside = read_thresholds(thresholds_file(model))
+    known = [one for one in beside if one.model == embedder.fingerprint]
     work = images_to_compare(embedder, model, on, data_dir)
     some = np.unique(np.linspace(0, len(work) - 1, min(len(work), COMPARED)).round().astype(np.int64))
     pixels, _, broken = work.read(some)
@@ -80,7 +81,8 @@ def export_command(
     if precision != "float32":
         print(cost_text(embedder, done.encoder, work, precision))
     if known:
-        lost = "" if kept else f"; they were calibrated on other numbers: arcwise calibrate {shlex.quote(str(out))}"
+        again = f"arcwise calibrate {shlex.quote(str(out))} --on SOURCE"
+        lost = "" if kept else f"; they were calibrated on other numbers: {again}"
         print(f"{kept} of {len(known)} thresholds are in it{lost}")
     print(f"Next: arcwise verify {shlex.quote(str(out))} A.jpg B.jpg")
 

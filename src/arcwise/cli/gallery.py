@@ -25,6 +25,9 @@ gallery_app = App(
     name="gallery", help="Enroll people by their images, and ask who is on one.", result_action="return_value"
 )
 MANY = 20  # rows that are printed of a list
+NOT_PROMISED = (
+    "Milvus erases in its own time, and keeps logs and snapshots: that nothing is left cannot be promised here."
+)
 
 
 @gallery_app.command(name="create")
@@ -234,13 +237,9 @@ def remove_person(place: str, name: str, /) -> None:
 
     gallery = Gallery.open(place, None)
     count = gallery.remove(name)
-    print(f"{place}: {counted(count, 'template')} of {name} erased")
-    if place.startswith("milvus:"):
-        print(
-            "Milvus erases in its own time, and keeps logs and snapshots: that nothing is left cannot be promised here."
-        )
-    else:
-        print("Copies that somebody made of the folder, and its backups, are not reached.")
+    served = place.startswith("milvus:")
+    print(f"{place}: {counted(count, 'template')} of {name} {'deleted' if served else 'erased'}")
+    print(NOT_PROMISED if served else "Copies that somebody made of the folder, and its backups, are not reached.")
     print(f"Next: arcwise gallery list {quote(place)}")
 
 
@@ -298,7 +297,10 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
     if found["false_positive"] is None:
         print("How often strangers are taken for somebody is not known: no threshold was calibrated.")
         return
-    print("\n enrolled   strangers taken for somebody (estimated)")
+    rule = gallery.rule(None, None)
+    assert rule is not None
+    kind = "a guess, from so few identities" if rule.few_identities else "estimated"
+    print(f"\n enrolled   strangers taken for somebody at the threshold for {rate_text(rule.far)} ({kind})")
     now = {found["compared"]: "  <- now"}
     if found["compared"] > found["identities"]:
         now = {
@@ -384,7 +386,13 @@ def reembed_gallery(
         encoder, folder=folder, thresholds=thresholds_of(model, encoder), hint=str(model.resolve()),
         tell=lambda done, total: counter("embedding", done, total),
     )  # fmt: skip
-    print(f"{place}: {counted(count, 'template')} of model {encoder.fingerprint[:12]}; those of the old one are erased")
+    served = place.startswith("milvus:")
+    print(
+        f"{place}: {counted(count, 'template')} of model {encoder.fingerprint[:12]}; those of the old one are "
+        f"{'deleted' if served else 'erased'}"
+    )
+    if served:
+        print(NOT_PROMISED)
     print(f"Next: arcwise gallery stats {quote(place)}")
 
 
@@ -507,6 +515,8 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
     if rate is None:
         return rule.told()
+    if rule.few_identities:
+        return f"{rule.told()} How often strangers are taken for somebody, so few identities cannot tell."
     return (
         f"{rule.told()} Of strangers up to {rate_text(rate)} may be taken for somebody who is enrolled: an estimate, "
         "as if each template were of another identity (arcwise gallery stats)."

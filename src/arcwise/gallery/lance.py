@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import json
 import shutil
-import uuid
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ import numpy as np
 
 from arcwise.errors import ArcwiseError
 from arcwise.records import cannot_write, locked, read_json, write_json
-from arcwise.records.gallery import CARD, GalleryCard, Templates, as_unicode
+from arcwise.records.gallery import CARD, GalleryCard, Templates, as_unicode, new_table_name
 
 CARD_FILE = "gallery.json"
 COMPACTED_EVERY = 64  # commits
@@ -148,11 +147,6 @@ class LanceStore:
             raise ArcwiseError(f"{self.folder} has lost its templates: there is no {name}.lance in it.")
         with lance_errors(self.folder):
             return database_at(self.folder).open_table(name)
-
-
-def new_table_name() -> str:
-    """A name for a table that says nothing."""
-    return f"templates-{uuid.uuid4().hex[:12]}"
 
 
 def database_at(folder: Path) -> Any:

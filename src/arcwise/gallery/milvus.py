@@ -1,7 +1,7 @@
 """Templates in Milvus, for galleries that one machine does not hold: approximate search, answers scored again exactly.
 
 Milvus deletes in its own time, and keeps logs and snapshots of its own: what `remove` promises of a folder cannot be
-promised here. Two writers of one name at once are not kept apart.
+promised here. Two writers at once are not kept apart.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ import logging
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
 from arcwise.errors import ArcwiseError, unknown
-from arcwise.records.gallery import CARD, Enrolled, GalleryCard, NamedScore, Templates
+from arcwise.records.gallery import CARD, Enrolled, GalleryCard, NamedScore, Templates, new_table_name
 from arcwise.schema import parse_json
 
 PLACE = re.compile(r"milvus:(?://(?:([^@/]+)@)?([^/@]+)|(.+\.db))/([A-Za-z_][A-Za-z0-9_]{0,200})")
 SEARCHED = 32  # identities that are asked for, to be scored again
 ROWS_A_REQUEST = 1000  # rows of one request
 SAMPLED = 100  # searches that recall is measured by
-COLUMNS_READ = ["at", "identity", "name", "tags", "key", "digest", "length", "x"]
+COLUMNS_READ = ["at", "identity", "name", "tags", "key", "digest", "length", "origin", "x"]
 
 
 class MilvusStore:
-    """The templates in a collection of a server, milvus://host:19530/people, or of a local file, milvus:a.db/people."""
+    """The templates in a collection of a server, milvus://host:19530/people, or of a local file, milvus:a.db/people.
+
+    people_about holds the card, whose table names the collection that counts: people_templates_0123456789ab.
+    """
 
     exact = False
 
@@ -48,10 +52,15 @@ class MilvusStore:
     def exists(self) -> bool:
         """Whether a gallery was made here."""
         with milvus_errors(self.place):
-            there = self.client.has_collection(self.about) and self.client.has_collection(self.name)
-            for name in (self.about, self.name) if there else ():
-                self.client.load_collection(name)  # a server may have let go of it
-            return there
+            if not self.client.has_collection(self.about):
+                return False
+            if "card" not in {field["name"] for field in self.client.describe_collection(self.about)["fields"]}:
+                return False  # somebody else's
+            self.client.load_collection(self.about)  # a server may have let go of it
+        collection = self.collection
+        with milvus_errors(self.place):
+            self.client.load_collection(collection)
+        return True
 
     @property
     def card(self) -> GalleryCard:
@@ -65,37 +74,52 @@ class MilvusStore:
             raise ArcwiseError(f"{self.place} does not say whose embeddings it holds ({error}).") from None
         return GalleryCard.from_values(values)
 
+    def collection_of(self, card: GalleryCard) -> str:
+        """The collection of the templates under a card."""
+        return f"{self.name}_{card.table.replace('-', '_')}"
+
+    @property
+    def collection(self) -> str:
+        """The collection of the templates as they are now."""
+        return self.collection_of(self.card)
+
     def create(self, card: GalleryCard) -> None:
         """Two empty collections: of templates, and of what is told of them."""
         if card.match != "best" or card.keep_images:
             raise ArcwiseError("a gallery in Milvus matches by the best template and keeps no images: leave both out.")
+        with milvus_errors(self.place):
+            taken = self.client.has_collection(self.about)
+        if taken:
+            raise ArcwiseError(
+                f"Milvus has a collection {self.about} already, and it is no gallery: choose another name."
+            )
+        self.new_templates(card)
+        self.new_collection(self.about, 2, {"card": 65535})
+        self.change(card)
+
+    def new_templates(self, card: GalleryCard) -> None:
+        """An empty collection of templates for a card."""
+        self.new_collection(
+            self.collection_of(card), card.dim, {"identity": 32, "name": 2000, "key": 4000, "digest": 20, "origin": 20},
+            templates=True,
+        )  # fmt: skip
+
+    def new_collection(self, name: str, dim: int, words: dict[str, int], *, templates: bool = False) -> None:
+        """An empty collection of vectors, with columns of words of at most so many bytes beside them."""
         from pymilvus import DataType
 
         with milvus_errors(self.place):
-            taken = [name for name in (self.name, self.about) if self.client.has_collection(name)]
-        if taken:
-            raise ArcwiseError(
-                f"Milvus has a collection {taken[0]} already, and it is no gallery: choose another name."
-            )
-        with milvus_errors(self.place):
-            for name, fields in (
-                (self.name, (("identity", 32), ("name", 2000), ("key", 4000))), (self.about, (("card", 65535),)),
-            ):  # fmt: skip
-                schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
-                schema.add_field("at", DataType.INT64, is_primary=True)
-                for field, letters in fields:
-                    schema.add_field(field, DataType.VARCHAR, max_length=letters)
-                schema.add_field("x", DataType.FLOAT_VECTOR, dim=card.dim if name == self.name else 2)
-                if name == self.name:
-                    schema.add_field("digest", DataType.VARCHAR, max_length=20)
-                    schema.add_field("length", DataType.FLOAT)
-                    schema.add_field(
-                        "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=64, max_length=500
-                    )
-                index = self.client.prepare_index_params()
-                index.add_index("x", index_type="AUTOINDEX", metric_type="IP")
-                self.client.create_collection(name, schema=schema, index_params=index)
-        self.change(card)
+            schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
+            schema.add_field("at", DataType.INT64, is_primary=True)
+            for field, letters in words.items():
+                schema.add_field(field, DataType.VARCHAR, max_length=letters)
+            schema.add_field("x", DataType.FLOAT_VECTOR, dim=dim)
+            if templates:
+                schema.add_field("length", DataType.FLOAT)
+                schema.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=64, max_length=500)
+            index = self.client.prepare_index_params()
+            index.add_index("x", index_type="AUTOINDEX", metric_type="IP")
+            self.client.create_collection(name, schema=schema, index_params=index)
 
     def change(self, card: GalleryCard) -> None:
         """The same templates under another card."""
@@ -113,33 +137,51 @@ class MilvusStore:
     def append(self, some: Templates) -> None:
         """All of these templates, in one request for each thousand."""
         first = time.time_ns()  # in the order of enrolment, whoever enrols
+        self.insert(self.collection, replace(some, at=np.arange(first, first + len(some))))
+
+    def insert(self, collection: str, some: Templates) -> None:
+        """The same into a collection, under the numbers that they have."""
         rows = [
-            {"at": first + i, "identity": some.identity[i], "name": some.name[i], "tags": list(some.tags[i]),
-             "key": some.key[i], "digest": str(some.digest[i]), "length": float(some.length[i]),
-             "x": some.x[i].tolist()}
+            {"at": int(some.at[i]), "identity": some.identity[i], "name": some.name[i], "tags": list(some.tags[i]),
+             "key": some.key[i], "digest": str(some.digest[i]), "origin": str(some.origin[i]),
+             "length": float(some.length[i]), "x": some.x[i].tolist()}
             for i in range(len(some))
         ]  # fmt: skip
         with milvus_errors(self.place):
             for start in range(0, len(rows), ROWS_A_REQUEST):
-                self.client.insert(self.name, rows[start : start + ROWS_A_REQUEST])
-            self.client.flush(self.name)
+                self.client.insert(collection, rows[start : start + ROWS_A_REQUEST])
+            self.client.flush(collection)
+
+    def rewrite(self, some: Templates, card: GalleryCard) -> GalleryCard:
+        """These templates and no others: a collection beside the old one, then the card, then the old one goes."""
+        fresh = replace(card, table=new_table_name())
+        self.new_templates(fresh)
+        self.insert(self.collection_of(fresh), some)
+        self.change(fresh)
+        ours = re.compile(rf"{self.name}_templates_[0-9a-f]{{12}}")
+        with milvus_errors(self.place):
+            for name in self.client.list_collections():  # and what one that was killed has left
+                if ours.fullmatch(name) and name != self.collection_of(fresh):
+                    self.client.drop_collection(name)
+        return fresh
 
     def tag(self, more: dict[str, tuple[str, ...]]) -> None:
         """Gives tags to the templates of some names."""
         for name, tags in more.items():
             rows = [{**row, "tags": list(dict.fromkeys((*row["tags"], *tags)))} for row in self.of_name(name)]
+            collection = self.collection
             with milvus_errors(self.place):
-                self.client.upsert(self.name, [{key: row[key] for key in COLUMNS_READ} for row in rows])
-                self.client.flush(self.name)
+                self.client.upsert(collection, [{key: row[key] for key in COLUMNS_READ} for row in rows])
+                self.client.flush(collection)
 
     def remove(self, name: str) -> int:
         """How many templates of a name were deleted; Milvus erases them in its own time."""
-        mine = self.of_name(name)
+        mine, collection = self.of_name(name), self.collection
         with milvus_errors(self.place):
-            self.client.delete(self.name, ids=[row["at"] for row in mine])
-            self.client.flush(self.name)
+            self.client.delete(collection, ids=[row["at"] for row in mine])
+            self.client.flush(collection)
             with contextlib.suppress(Exception):
-                self.client.compact(self.name)
+                self.client.compact(collection)
         return len(mine)
 
     # -------------------------------------------------------------------------------- reading
@@ -147,14 +189,16 @@ class MilvusStore:
     @property
     def count(self) -> int:
         """How many templates there are."""
+        collection = self.collection
         with milvus_errors(self.place):
-            return int(self.client.query(self.name, filter="", output_fields=["count(*)"])[0]["count(*)"])
+            return int(self.client.query(collection, filter="", output_fields=["count(*)"])[0]["count(*)"])
 
-    def rows(self, fields: list[str], condition: str = "") -> Iterator[dict[str, Any]]:
-        """Every template, some fields of it."""
+    def rows(self, fields: list[str], condition: str = "", collection: str = "") -> Iterator[dict[str, Any]]:
+        """Every template, some fields of it; of the collection that counts, or of one that did a moment ago."""
+        collection = collection or self.collection
         with milvus_errors(self.place):
             found = self.client.query_iterator(
-                self.name, batch_size=ROWS_A_REQUEST, filter=condition, output_fields=fields
+                collection, batch_size=ROWS_A_REQUEST, filter=condition, output_fields=fields
             )
             while True:
                 some = found.next()
@@ -176,22 +220,28 @@ class MilvusStore:
         return Templates(
             numbers("at", np.int64), words("identity"), words("name"), tuple(tuple(row["tags"]) for row in rows),
             words("key"), np.array([int(row["digest"]) for row in rows], np.uint64), numbers("length", np.float32),
-            numbers("x", np.float32).reshape(len(rows), self.card.dim), np.zeros(len(rows), np.uint64),
+            numbers("x", np.float32).reshape(len(rows), self.card.dim),
+            np.array([int(row["origin"]) for row in rows], np.uint64),
         )  # fmt: skip
 
     def of_names(self, names: list[str]) -> Templates:
         """The templates of some names."""
         return self.read(f"name in {json.dumps(names, ensure_ascii=False)}")
 
-    def of_name(self, name: str) -> list[dict[str, Any]]:
+    def of_name(self, name: str, collection: str = "") -> list[dict[str, Any]]:
         """The templates of one name, or the error that nobody bears it."""
-        found = list(self.rows(COLUMNS_READ, f"name == {json.dumps(name, ensure_ascii=False)}"))
+        found = list(self.rows(COLUMNS_READ, f"name == {json.dumps(name, ensure_ascii=False)}", collection))
         if not found:
             raise ArcwiseError(f"nobody called {name!r} is enrolled.")
         return found
 
-    def best(self, queries: Float32[np.ndarray, "b d"], tags: tuple[str, ...]) -> list[list[NamedScore]]:
-        """The two best identities of each query, of those that the server finds, by their exact cosines."""
+    def best(
+        self, queries: Float32[np.ndarray, "b d"], tags: tuple[str, ...], card: GalleryCard
+    ) -> list[list[NamedScore]]:  # fmt: skip
+        """The two best identities of each query, of those that the server finds, by their exact cosines.
+
+        `card` is the one that the queries' model was compared with: templates of another are not met.
+        """
         condition = ""
         if tags:
             self.refuse_unknown(tags)
@@ -199,8 +249,8 @@ class MilvusStore:
             condition = f"identity in {json.dumps(sorted({row['identity'] for row in self.rows(['identity'], some)}))}"
         with milvus_errors(self.place):
             found = self.client.search(
-                self.name, data=queries.tolist(), limit=SEARCHED, filter=condition, group_by_field="identity",
-                output_fields=["name", "key", "x", "at"],
+                self.collection_of(card), data=queries.tolist(), limit=SEARCHED, filter=condition,
+                group_by_field="identity", output_fields=["name", "key", "x", "at"],
             )  # fmt: skip
         out = []
         for q, hits in zip(queries, found, strict=True):
@@ -215,15 +265,16 @@ class MilvusStore:
 
     def refuse_unknown(self, tags: tuple[str, ...]) -> None:
         """Raises where nobody bears a tag."""
+        collection = self.collection
         for tag in tags:
             condition = f"array_contains(tags, {json.dumps(tag, ensure_ascii=False)})"
             with milvus_errors(self.place):
-                if not self.client.query(self.name, filter=condition, output_fields=["at"], limit=1):
+                if not self.client.query(collection, filter=condition, output_fields=["at"], limit=1):
                     raise unknown("tag", tag, {tag for row in self.rows(["tags"]) for tag in row["tags"]} or {"none"})
 
-    def against(self, query: Float32[np.ndarray, " d"], name: str) -> tuple[float, str]:
-        """The best cosine to somebody's templates, and which one gives it."""
-        mine = self.of_name(name)
+    def against(self, query: Float32[np.ndarray, " d"], name: str, card: GalleryCard) -> tuple[float, str]:
+        """The best cosine to somebody's templates under a card, and which one gives it."""
+        mine = self.of_name(name, self.collection_of(card))
         x = np.array([row["x"] for row in mine], np.float32).astype(np.float64)
         scores = np.vecdot(x, query.astype(np.float64))
         best = int(scores.argmax())
@@ -256,7 +307,8 @@ class MilvusStore:
         q = every.x[rows] + random.standard_normal((len(rows), d)).astype(np.float32) / np.float32(d**0.5)
         q = (q / np.linalg.norm(q, axis=1, keepdims=True)).astype(np.float32)
         exact = [every.name[int((every.x.astype(np.float64) @ one.astype(np.float64)).argmax())] for one in q]
-        return sum(mine[0].name == name for mine, name in zip(self.best(q, ()), exact, strict=True)) / len(rows)
+        found = self.best(q, (), self.card)
+        return sum(mine[0].name == name for mine, name in zip(found, exact, strict=True)) / len(rows)
 
 
 def client_of(where: str, token: str) -> Any:

@@ -18,11 +18,20 @@ from arcwise.embed import Counting, embed, watched, work_of
 from arcwise.errors import ArcwiseError, name_list, number_in, one_of, unknown
 from arcwise.gallery.enroll import IN_ONE_COMMIT, batches_of, images_again, is_one, runs_of_names, templates_of
 from arcwise.gallery.held import Held, held_of, joined_templates, match_of, named, unit_of
-from arcwise.gallery.lance import LanceStore, new_table_name
+from arcwise.gallery.lance import LanceStore
 from arcwise.gallery.milvus import MilvusStore
 from arcwise.metrics.calibration import false_positive_rate
 from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_folder
-from arcwise.records.gallery import MATCHES, Enrolled, GalleryCard, Match, Templates, refuse_name, refuse_tags
+from arcwise.records.gallery import (
+    MATCHES,
+    Enrolled,
+    GalleryCard,
+    Match,
+    Templates,
+    new_table_name,
+    refuse_name,
+    refuse_tags,
+)
 from arcwise.records.thresholds import latest, pick_threshold
 
 TAKEN_OVER = (
@@ -208,19 +217,20 @@ class Gallery:
         self, found: Embeddings, *, tags: Iterable[str] = (), far: float | None = None, threshold: float | None = None
     ) -> list[Match]:
         """The same for embeddings of this gallery's model."""
-        self.refuse_other_models(found.model, self.card.model)
+        card = self.card
+        self.refuse_other_models(found.model, card.model)
         rule = self.rule(far, threshold)
         limit = threshold if rule is None else rule.cosine
         if limit is None:
             raise ArcwiseError(
-                "without a threshold nobody can be called unknown: arcwise calibrate MODEL --on SOURCE, then arcwise "
-                "gallery create, or name a cosine with threshold= (--threshold)."
+                f"without a threshold nobody can be called unknown. {TAKEN_OVER}, or name a cosine with threshold= "
+                "(--threshold)."
             )
         queries = unit_of(found.x)
         if not len(queries):
             return []
         if isinstance(self.store, MilvusStore):
-            best, size = self.store.best(queries, refuse_tags(tags)), self.store.count
+            best, size = self.store.best(queries, refuse_tags(tags), card), self.store.count
             return [match_of(mine, limit, self.false_positive(rule, size)) for mine in best]
         held = self.held()
         self.refuse_other_models(found.model, held.version.model)  # it may have been embedded anew a moment ago
@@ -237,14 +247,16 @@ class Gallery:
         limit = threshold if rule is None else rule.cosine
         if limit is None:
             raise ArcwiseError(
-                "without a threshold nothing is decided: calibrate one, or pass threshold= (--threshold)."
+                f"without a threshold nothing is decided. {TAKEN_OVER}, or name a cosine with threshold= (--threshold)."
             )
         found = embed(self.encoder, work_of(self.encoder, image))
         if len(found) != 1:
             raise ArcwiseError(f"one image is verified at a time, got {len(found)}.")
         (query,) = unit_of(found.x)
         if isinstance(self.store, MilvusStore):
-            score, key = self.store.against(query, name)
+            card = self.card
+            self.refuse_other_models(found.model, card.model)
+            score, key = self.store.against(query, name, card)
         else:
             held = self.held()
             self.refuse_other_models(found.model, held.version.model)
@@ -302,13 +314,9 @@ class Gallery:
 
         The old templates are erased; who is enrolled, tags and order stay. All or nothing.
         """
-        if isinstance(self.store, MilvusStore):
-            raise ArcwiseError(
-                "a gallery in Milvus is embedded anew by making another: gallery create, then gallery add."
-            )
         with self.store.holding():
-            card = self.store.card
-            _, every = self.store.read(images=card.keep_images)
+            card = self.card
+            every = self.every(images=card.keep_images)
             images = images_again(every, folder)
             digests: dict[int, int] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -52,6 +53,11 @@ class GalleryCard:
         """The same with one more threshold, in the place of one for the same rate."""
         others = tuple(one for one in self.thresholds if one.far != found.far)
         return replace(self, thresholds=(*others, found))
+
+
+def new_table_name() -> str:
+    """A name for a table that says nothing."""
+    return f"templates-{uuid.uuid4().hex[:12]}"
 
 
 def name_of_table(value: Any, where: str) -> None:

@@ -44,6 +44,11 @@ def image_list(images: Any) -> Sequence[Any]:
     """
     images = array_of(images)
     if isinstance(images, np.ndarray) and (images.ndim == 4 or (images.ndim == 3 and images.shape[2] not in (1, 3, 4))):
+        if images.ndim == 3 and len(images) == 3:
+            raise ArcwiseError(
+                f"an array of {' x '.join(map(str, images.shape))} is one image with its channels first, or three grey "
+                "ones: move the channels of one last, as in image.transpose(1, 2, 0), or pass a list of three."
+            )
         return list(images)
     if isinstance(images, Sequence | Set | Iterator) and not isinstance(images, str | bytes):
         return images if isinstance(images, Sequence) else list(images)

@@ -34,6 +34,15 @@ class TrainedOn:
         at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         return self.hashes[at] == hashes
 
+    def with_more(self, other: TrainedOn) -> TrainedOn:
+        """Both together.
+
+        >>> one, other = TrainedOn(np.array([1], np.uint64), ("a",)), TrainedOn(np.array([2], np.uint64), ("b", "a"))
+        >>> one.with_more(other).names
+        ('a', 'b')
+        """
+        return TrainedOn(np.concatenate([self.hashes, other.hashes]), tuple(dict.fromkeys((*self.names, *other.names))))
+
     def save(self, path: str | Path) -> Path:
         """The path of the safetensors file that now holds them."""
         return write_tensors(path, {"hashes": self.hashes}, {"arcwise": str(FORMAT), "names": json.dumps(self.names)})
