@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from arcwise import optim
-from arcwise.errors import ArcwiseError, count_in, one_of
+from arcwise.errors import ArcwiseError, count_in, number_in, one_of
 from arcwise.heads import Head
 from arcwise.ops import FUSED_FROM
 from arcwise.ops.plan import PIECE, allowance, cost, planned, up
@@ -31,11 +31,16 @@ GPUS = {
     "l40s": Gpu(44.5 * 2**30, 362e12, 0.864e12),
     "rtx4090": Gpu(23.6 * 2**30, 165e12, 1.008e12),
 }
+EXCHANGES, LATENCY = 7, 30e-6  # of a step, and seconds that each costs however little it carries
 HEAD_OPTIMISERS = ("sgd", "adamw", "sgd-inside", "adamw-inside")
 
 
 class HeadPlan(NamedTuple):
-    """The head that is asked about; a `memory` of 0 is the engine's own choice."""
+    """The head that is asked about; a `memory` of 0 is the engine's own choice.
+
+    With `processes` the classes are spread over so many, each with a GPU, and `batch` is what all bring together;
+    `network` is what one GPU sends and receives in a second, in GB.
+    """
 
     classes: int
     dim: int
@@ -44,6 +49,8 @@ class HeadPlan(NamedTuple):
     k: int
     optimiser: str
     memory: int
+    processes: int = 1
+    network: float = 50.0
 
     @property
     def moving(self) -> bool:
@@ -57,11 +64,14 @@ class HeadPlan(NamedTuple):
         for name, most in (("classes", 10**9), ("dim", 2**16), ("batch", 2**20), ("k", 1024)):
             count_in(name, getattr(self, name), 1, most)
         count_in("memory", self.memory, 0, 2**50)
+        count_in("processes", self.processes, 1, 2**17)
+        number_in("network", self.network, 1e-3, 1e5, why="It is in GB a second: 50 is InfiniBand NDR, 450 NVLink 4.")
 
 
 def head_budget(wanted: HeadPlan) -> dict[str, Any]:
     """The plan in numbers: bytes by purpose, seconds of a step, the engine and the reasons."""
-    classes, dim, batch, _, k, optimiser, memory = wanted
+    classes, dim, batch, _, k, optimiser, memory, processes, _ = wanted
+    classes = -(-classes // processes)
     gpu, moving, states = GPUS[wanted.gpu], wanted.moving, 2 if optimiser.startswith("adamw") else 1
     w, padded = classes * k * dim * 4, classes * k * up(dim, PIECE) * 4
     fused = dim % PIECE == 0 if moving else batch * classes * k >= FUSED_FROM
@@ -78,13 +88,32 @@ def head_budget(wanted: HeadPlan) -> dict[str, Any]:
     }
     seconds = spent.seconds(gpu.rate, gpu.bandwidth)
     apart = 0.0 if moving else (3 + 2 * states) * w / gpu.bandwidth
+    crossing = network_bytes(batch, dim, processes)
+    network = (crossing / (wanted.network * 1e9) + EXCHANGES * LATENCY) if processes > 1 else 0.0
+    times = {"products": spent.drag * spent.operations / (0.73 * gpu.rate), "memory": spent.traffic / gpu.bandwidth + apart}
+    times["network"] = network
     return {
+        "processes": processes, "classes_of_a_process": classes, "network_bytes": crossing,
+        "seconds_of_the_network": network, "limit": max(times, key=times.__getitem__),
         "engine": "triton" if fused else "chunked" if moving else "eager",
         "fits": sum(held.values()) < gpu.memory, "bytes": held, "total": sum(held.values()),
         "device": gpu.memory, "seconds": seconds, "seconds_of_the_optimiser": apart,
         "products": spent.operations / (2.0 * batch * classes * k * dim), "plan": plan._asdict(),
         "logits": batch * classes * k * 4,
     }  # fmt: skip
+
+
+def network_bytes(batch: int, dim: int, processes: int) -> int:
+    """What a process sends in a step: B d units out and their gradient home, and a few numbers of each sample.
+
+    A ring sends (P - 1) / P of what is gathered, and of what is summed and returned; of what is summed for all, twice
+    that. Lengths, labels and the gradient of the losses are gathered, four numbers of each sample are summed.
+
+    >>> network_bytes(1024, 512, 1), network_bytes(1024, 512, 8)
+    (0, 3727360)
+    """
+    share = (processes - 1) / processes
+    return round(share * (2 * batch * dim * 4 + batch * (4 + 8 + 4) + 2 * 4 * batch * 4))
 
 
 def time_head(wanted: HeadPlan) -> dict[str, Any]:
@@ -102,7 +131,9 @@ def time_head(wanted: HeadPlan) -> dict[str, Any]:
 
 def timed_steps(wanted: HeadPlan) -> tuple[float, int]:
     """Median seconds of steps that follow each other, and the peak of bytes beyond w, its gradient and the inputs."""
-    classes, dim, batch, _, k, optimiser, memory = wanted
+    classes, dim, batch, _, k, optimiser, memory, processes, _ = wanted
+    if processes > 1:
+        raise ArcwiseError("--measure runs on one GPU: leave --processes out, or give the classes of one process.")
     head = Head(dim, classes, k=k, memory=memory or None, device="cuda")
     inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
     mover = None if inside is None else inside(head, lr=0.1)

@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_told_what_to_try(capsys):
         (["--classes", "100_000_000", "--optimiser", "sgd-inside"], "--dim 128"),
         (["--classes", "30_000_000", "--k", "3", "--memory", "1_000_000_000"], "--k 3 --optimiser sgd-inside --memory"),
         (["--classes", "5_000_000", "--gpu", "rtx4090", "--optimiser", "adamw"], "--optimiser sgd-inside"),
-        (["--classes", "1_000_000_000", "--gpu", "rtx4090"], "several devices"),
+        (["--classes", "1_000_000_000", "--gpu", "rtx4090"], "--processes 256"),
         (["--classes", "1_000_000", "--optimiser", "adamw-inside"], "arcwise.optim.AdamW(head, lr=1e-3)"),
         (["--classes", "1_000_000", "--memory", "500_000_000"], "memory=500000000)"),
         (["--classes", "1_000_000", "--memory", "1"], "not enough for the smallest block"),

@@ -24,6 +24,8 @@ def plan_command(
     k: Whole = 1,
     optimiser: str = "sgd",
     memory: Whole = 0,
+    processes: Whole = 1,
+    network: float = 50.0,
     measure: bool = False,
     json_: bool = False,
 ) -> None:
@@ -36,7 +38,7 @@ def plan_command(
     dim
         The dimension of the embedding.
     batch
-        Samples in a step.
+        Samples in a step, of all processes together.
     gpu
         One of h200, h100, a100, l40s, rtx4090.
     k
@@ -45,6 +47,10 @@ def plan_command(
         sgd or adamw; sgd-inside or adamw-inside for a step in the backward pass (arcwise.optim).
     memory
         Working memory in bytes that the engine may use; 0 lets it decide.
+    processes
+        Over how many processes, each with a GPU, the classes are spread.
+    network
+        What one GPU sends in a second, in GB: 50 is InfiniBand NDR, 450 NVLink 4 inside a machine.
     measure
         Run the step on the GPU of this machine, and put what it took beside the plan.
     json_
@@ -52,7 +58,7 @@ def plan_command(
     """
     from arcwise.budget import HeadPlan, head_budget, time_head
 
-    wanted = HeadPlan(classes, dim, batch, gpu, k, optimiser, memory)
+    wanted = HeadPlan(classes, dim, batch, gpu, k, optimiser, memory, processes, network)
     wanted.check()
     found = head_budget(wanted)
     if measure:
@@ -66,8 +72,11 @@ def plan_command(
 
 def plan_advice(found: dict[str, Any], wanted: HeadPlan, *, measure: bool) -> str:
     """What to type next: the head, where it fits, else the nearest plan that does."""
-    classes, dim, batch, gpu, k, optimiser, memory = wanted
+    classes, dim, batch, gpu, k, optimiser, memory, processes, _ = wanted
     from arcwise.budget import head_budget
+
+    if processes > 1:
+        return spread_advice(found, wanted)
 
     if found["fits"]:
         head = f"head = arcwise.Head({dim}, {classes}, k={k}" + (f", memory={memory})" if memory else ")")
@@ -82,14 +91,35 @@ def plan_advice(found: dict[str, Any], wanted: HeadPlan, *, measure: bool) -> st
                 words = ["--classes", classes, "--dim", narrower, "--batch", batch, "--gpu", gpu]
                 words += ["--k", k, "--optimiser", other] + (["--memory", memory] if memory else [])
                 return f"arcwise plan {shlex.join(map(str, words))}"
-    return f"spread the classes over several devices: on one {gpu} they do not fit with {dim // 8 or 1} numbers each."
+    return spread_advice(found, wanted)
+
+
+def spread_advice(found: dict[str, Any], wanted: HeadPlan) -> str:
+    """What to type where classes are spread over processes: the command, or the fewest processes on which they fit."""
+    from arcwise.budget import head_budget
+
+    if found["fits"]:
+        extra = f", memory={wanted.memory}" if wanted.memory else ""
+        return (
+            f"torchrun ... your_training.py with head = arcwise.Head({wanted.dim}, {wanted.classes}, k={wanted.k}, "
+            f"shard=True{extra}); docs/scale.md has the launchers"
+        )
+    count = max(2, wanted.processes)
+    while count < 2**16 and not head_budget(wanted._replace(processes=count))["fits"]:
+        count *= 2
+    words = ["--classes", wanted.classes, "--dim", wanted.dim, "--batch", wanted.batch, "--gpu", wanted.gpu]
+    words += ["--k", wanted.k, "--optimiser", wanted.optimiser, "--processes", count]
+    return f"arcwise plan {shlex.join(map(str, words))}"
 
 
 def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
     """The plan for a person."""
-    classes, dim, batch, gpu, _, _, memory = wanted
+    classes, dim, batch, gpu, _, _, memory, processes, network = wanted
     working = found["bytes"]["working memory"]
     print(f"{classes:,} classes of {dim} numbers, batch {batch:,}, bf16 products on one {gpu}\n")
+    if processes > 1:
+        each = found["classes_of_a_process"]
+        print(f"spread over {processes:,} processes, {each:,} classes in each; what follows is one of them\n")
     for name, size in found["bytes"].items():
         if size:
             print(f"{size_text(size)}  {name}")
@@ -99,6 +129,10 @@ def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
     print(f"{time_text(found['seconds'])}  forward and backward of the head, estimated")
     if found["seconds_of_the_optimiser"]:
         print(f"{time_text(found['seconds_of_the_optimiser'])}  the optimiser's step on the prototypes after it")
+    if processes > 1:
+        sent = byte_text(found["network_bytes"])
+        print(f"{time_text(found['seconds_of_the_network'])}  {sent} over the network at {network:g} GB/s, at any number of classes")
+        print(f"\nwhat limits: {found['limit']}")
     if memory and working > memory:
         print(f"\n{memory:,} bytes are not enough for the smallest block: {working:,} will be used.")
     show_engine(found)
