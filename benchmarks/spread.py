@@ -100,7 +100,9 @@ def draw(seconds: dict[int, float], plain: float, place: Path) -> None:
     axes.plot(counts, [plain / c for c in counts], ":", color="grey", label="one process, divided")
     axes.axhline(plain, color="grey", linewidth=0.8)
     axes.annotate("one process, no group", (counts[-1], plain), ha="right", va="bottom", fontsize=8, color="0.3")
-    axes.set(xlabel="processes (gloo, one thread each, two cores)", ylabel="seconds", ylim=(0, None), xticks=counts)
+    axes.set(
+        xlabel="processes (gloo, one thread each, two cores)", ylabel="seconds", ylim=(0, 1.18 * plain), xticks=counts
+    )
     axes.set_title(f"{CLASSES:,} classes x {DIM}, batch {BATCH} in all", fontsize=9)
     axes.legend(fontsize=8, frameon=False)
     figure.savefig(place, dpi=160)

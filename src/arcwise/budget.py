@@ -90,7 +90,10 @@ def head_budget(wanted: HeadPlan) -> dict[str, Any]:
     apart = 0.0 if moving else (3 + 2 * states) * w / gpu.bandwidth
     crossing = network_bytes(batch, dim, processes)
     network = (crossing / (wanted.network * 1e9) + EXCHANGES * LATENCY) if processes > 1 else 0.0
-    times = {"products": spent.drag * spent.operations / (0.73 * gpu.rate), "memory": spent.traffic / gpu.bandwidth + apart}
+    times = {
+        "products": spent.drag * spent.operations / (0.73 * gpu.rate),
+        "memory": spent.traffic / gpu.bandwidth + apart,
+    }
     times["network"] = network
     return {
         "processes": processes, "classes_of_a_process": classes, "network_bytes": crossing,

@@ -131,7 +131,9 @@ def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
         print(f"{time_text(found['seconds_of_the_optimiser'])}  the optimiser's step on the prototypes after it")
     if processes > 1:
         sent = byte_text(found["network_bytes"])
-        print(f"{time_text(found['seconds_of_the_network'])}  {sent} over the network at {network:g} GB/s, at any number of classes")
+        print(
+            f"{time_text(found['seconds_of_the_network'])}  {sent} over the network at {network:g} GB/s, at any number of classes"
+        )
         print(f"\nwhat limits: {found['limit']}")
     if memory and working > memory:
         print(f"\n{memory:,} bytes are not enough for the smallest block: {working:,} will be used.")
