@@ -325,7 +325,7 @@ def test_folders_in_folders_are_told_of_and_chosen_by_their_depth(alphabets):
     splits = loaded(alphabets)
     assert splits.train.names == ("a0", "a1")
     assert note_of(splits, "pass depth=2") == (
-        "2 classes; their folders hold 6 folders: pass depth=2 (--set data.depth=2) for those."
+        "2 classes; their folders hold 6 folders: pass depth=2 (--set data.depth=2 to train, else --depth 2) for those."
     )
     deep = loaded(alphabets, depth=2)
     assert deep.train.names == ("a0/c0", "a0/c1", "a0/c2", "a1/c0", "a1/c1", "a1/c2")

@@ -12,7 +12,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -70,8 +70,11 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
         return from_table(root, tables)
     every = [path.relative_to(root) for path in images_under(root)]
     found = [(str(path), "/".join(path.parts[:depth])) for path in every if len(path.parts) > depth]
-    if not found and every and depth > 1:
-        raise ArcwiseError(f"{root} has no folders with images at depth {depth}: pass data.depth=1.")
+    if not found and depth > 1 and any(len(path.parts) > 1 for path in every):
+        raise ArcwiseError(
+            f"{root} has no folders with images at depth {depth}: pass depth=1 (--set data.depth=1 to train, else "
+            "--depth 1)."
+        )
     notes = [] if not found else [*folder_notes(root, every, depth)]
     found = found or [(path.name, root.resolve().name) for path in every]
     if not found:
@@ -114,7 +117,7 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
     if len(below) > len(classes):
         yield (
             f"{counted(len(classes), 'class', 'classes')}; their folders hold {len(below)} folders: pass "
-            f"depth={depth + 1} (--set data.depth={depth + 1}) for those."
+            f"depth={depth + 1} (--set data.depth={depth + 1} to train, else --depth {depth + 1}) for those."
         )
     loose = [str(path) for path in files if len(path.parts) <= depth]
     if loose:
@@ -455,10 +458,34 @@ def list_parts(root: Path, *, depth: int = 1) -> tuple[Listing, Listing | None, 
     train_root, test_root = set_apart(root)
     train = list_images(train_root, depth=depth)
     test = list_images(test_root, depth=depth) if test_root else None
+    beside = [] if test is None else images_beside(root, {train.root.name, test.root.name})
+    if beside:
+        lost = f"{counted(len(beside), 'image')} beside {train.root.name}/ and {test_root.name}/ {left_out(beside)}."
+        train = replace(train, notes=(*train.notes, lost))
     extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
         raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {name_list(extra)}.")
     return train, test, train.names
+
+
+def images_beside(root: Path, folders: set[str]) -> list[str]:
+    """The images below a folder that are in none of these of its folders."""
+    names = (path.relative_to(root) for path in images_under(root))
+    return [str(name) for name in names if name.parts[0] not in folders]
+
+
+def list_whole(root: Path, *, depth: int = 1) -> Listing:
+    """All images of a folder, those that are set apart for testing too, by names below the folder."""
+    train, test, _ = list_parts(root, depth=depth)
+    if test is None:
+        return train
+    both = [(part.root.name, part) for part in (train, test)]
+    return Listing(
+        root,
+        tuple(f"{name}/{file}" for name, part in both for file in part.files),
+        (*train.labels, *test.labels),
+        (*train.notes, *test.notes),
+    )
 
 
 def sizes_of(root: Path, files: tuple[str, ...]) -> list[tuple[int, int]]:

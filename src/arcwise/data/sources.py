@@ -27,7 +27,7 @@ from arcwise.data.images import (
     split_by_class,
     split_filter,
 )
-from arcwise.errors import ArcwiseError, count_in, name_list, number_in, unknown
+from arcwise.errors import ArcwiseError, count_in, name_list, note, number_in, unknown
 from arcwise.records import Framing, Run
 from arcwise.records.preprocessing import with_channels
 
@@ -252,6 +252,8 @@ def load_whole(
     1797
     """
     raw, kept = read_source(config, data_dir=data_dir, tell=tell)
+    for words in raw.notes:
+        note(f"{config.source}: {words}")
     classes = select_classes(kept, raw.train.names) if kept else list(range(raw.train.classes))
     parts = [part.only(classes) for part in (raw.train, raw.test) if part is not None]
     if len(parts) == 1:
