@@ -44,7 +44,7 @@ def compare(
     """
     from arcwise.train.setup import same_config
 
-    base = override(recipe(base) if isinstance(base, str) else base, settings)
+    base = fit_to_start(override(recipe(base) if isinstance(base, str) else base, settings))
     names = split_heads(heads) if isinstance(heads, str) else list(heads)
     refuse_twins(names)
     folder = Path(out) if out is not None else Path("runs") / f"compare-{base.recipe or 'own'}"
@@ -96,19 +96,19 @@ def refuse_equal_heads(jobs: Sequence[Job]) -> None:
 
 def refuse_other_images(base: Config, begun: Sequence[Run], data_dir: Path | None) -> None:
     """Raises where the images are not there, or not those that runs of this comparison were trained on."""
-    if base.init and not Path(base.init).exists():
-        raise ArcwiseError(f"there is no model {base.init} to start from: name one with --init.")
     if base.data.source == "given":
         return
-    splits = load(fit_to_start(base).data, data_dir=data_dir)
+    splits = load(base.data, data_dir=data_dir)
     for run in begun:
         splits.refuse_others(run)
 
 
 def fit_to_start(base: Config) -> Config:
-    """The configuration with the framing of the model that training starts from, if any."""
+    """The configuration with the network and the framing of the model that training starts from, if any."""
     if not base.init:
         return base
+    if not Path(base.init).exists():
+        raise ArcwiseError(f"there is no model {base.init} to start from: name one with --init.")
     from arcwise.model import Embedder
     from arcwise.train.setup import fit_to_model
 

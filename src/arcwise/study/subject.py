@@ -267,6 +267,9 @@ def learned_from(run: Run) -> dict[str, Any]:
     images = str(told.get("images") or "")
     return found | {
         "the images": images if images.startswith(PIXELS_TOO) else None, "the network": told.get("network"),
+        "whether they were fine-tuned": bool(settings["init"]),
+        "the model they were fine-tuned from": told.get("start"),
+        "init": None if "start" in told else settings["init"],
     }  # fmt: skip
 
 
