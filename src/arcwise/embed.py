@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from arcwise.data.folder import Listing, label_tables, list_whole
+from arcwise.data.folder import Listing, label_tables, legible, list_whole
 from arcwise.data.images import Images, image_hashes, read_ahead
 from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least, note
 from arcwise.records import (
@@ -264,6 +264,7 @@ def joined(works: Sequence[ToEmbed]) -> ToEmbed:
     if len(works) == 1:
         return works[0]
     starts = np.cumsum([0, *map(len, works)])
+    works = [replace(work, names=tuple(map(legible, work.names))) for work in works]  # spelt in one way
     names = tuple(dict.fromkeys(name for work in works for name in work.names))
     y = None
     if all(work.y is not None for work in works):

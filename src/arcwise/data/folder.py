@@ -9,7 +9,9 @@ import json
 import os
 import re
 import shutil
+import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,13 +23,15 @@ from jaxtyping import Int, UInt8
 
 from arcwise.data.images import Images, MappedRows, Tell, image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError, name_list
-from arcwise.records import Framing, cannot_write, locked, write_json
+from arcwise.records import Framing, cannot_write, locked, read_json, write_json
 from arcwise.records.preprocessing import known_formats, no_bombs, why_unusable
+from arcwise.schema import anything, table, whole
 
 WINDOW = 4096  # images that wait for a worker at a time
 GREY_TO = 12  # levels that the channels of a grey picture may differ by, as JPEG makes them
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
+ABOUT_CACHE = table({}, {"hashes": whole(0)}, rest=anything)
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "filename", "name", "image", "path"), ("label", "class", "identity", "id", "y")
 
 
@@ -102,12 +106,12 @@ def is_of_pairs(path: Path) -> bool:
 
 
 def legible(name: str) -> str:
-    r"""A name that can be printed, drawn and written anywhere: bytes that are no UTF-8 are spelt out.
+    r"""A name that can be printed, drawn and written anywhere: letters composed, bytes that are no UTF-8 spelt out.
 
-    >>> legible("dog\udcff")
-    'dog\\xff'
+    >>> legible("dog\udcff"), len(legible("e\u0301"))
+    ('dog\\xff', 1)
     """
-    return os.fsencode(name).decode(errors="backslashreplace")
+    return unicodedata.normalize("NFC", os.fsencode(name).decode(errors="backslashreplace"))
 
 
 def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
@@ -131,7 +135,10 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
         lead = "leads" if len(dangling) == 1 else "lead"
         yield f"{counted(len(dangling), 'link')} that {lead} nowhere {left_out(dangling)}."
     alike: dict[str, list[str]] = {}
-    for name in sorted("/".join(parts) for parts in classes):
+    spelt = Counter(legible("/".join(parts)) for parts in classes)
+    for name in sorted(name for name, times in spelt.items() if times > 1):
+        yield f"{spelt[name]} folders are one class, {name!r}: their names differ in how letters are coded alone."
+    for name in sorted(spelt):
         alike.setdefault("".join(name.split()).casefold(), []).append(name)
     for names in (names for names in alike.values() if len(names) > 1):
         yield f"classes that differ in case or spaces alone: {', '.join(map(repr, names))}."
@@ -232,7 +239,7 @@ def from_table(root: Path, tables: list[Path]) -> Listing:
     if not found:
         raise ArcwiseError(f"{tables[0]} holds no rows. Write one per image: file,label.")
     notes = [f"{counted(len(twice), 'row')} repeated, used once: {some_of(twice)}."] if twice else []
-    return Listing(root, tuple(found), tuple(found.values()), tuple(notes))
+    return Listing(root, tuple(found), tuple(map(legible, found.values())), tuple(notes))
 
 
 def table_rows(table: Path) -> list[list[str]]:
@@ -352,6 +359,14 @@ class Decoded:
             self.read[row] = True
         return np.asarray(self.pixels[rows])
 
+    def hash_again(self) -> None:
+        """The hashes of all decoded images from their pixels; an image whose pixels are damaged is decoded anew."""
+        for row in np.flatnonzero(self.state == FINE).tolist():
+            if zlib.crc32(self.pixels[row].data) == self.sums[row]:
+                self.hashes[row] = pixel_hash(self.pixels[row])
+            else:
+                self.state[row] = TODO
+
     def mend(self, row: int) -> None:
         """Decodes one image again, for this process and for the next."""
         Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
@@ -387,12 +402,24 @@ def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -
                     make_room(path, length)
             reasons: dict[int, str] = {}
             found = Decoded(place, listing, framing, mode="r+")
-            if (found.state != FINE).any():
+            trusted = known_sum(place) == zlib.crc32(found.hashes.data)
+            if not trusted:
+                found.hash_again()
+            if not trusted or (found.state != FINE).any():
                 reasons = fill_cache(listing, framing, found, tell=tell)
-                write_json(place / "about.json", {"root": str(listing.root), "images": n, "side": framing.side})
+                about = {"root": str(listing.root), "images": n, "side": framing.side}
+                write_json(place / "about.json", {**about, "hashes": zlib.crc32(found.hashes.data)})
     except OSError as error:
         raise ArcwiseError(cannot_write(place, error)) from error
     return Decoded(place, listing, framing, mode="c"), reasons
+
+
+def known_sum(place: Path) -> int | None:
+    """The checksum of the hashes in a cache, where it was kept: they decide what counts as seen in training."""
+    try:
+        return read_json(place / "about.json", ABOUT_CACHE).get("hashes")
+    except ArcwiseError:
+        return None
 
 
 def make_room(path: Path, length: int) -> None:
@@ -458,9 +485,8 @@ def list_parts(root: Path, *, depth: int = 1) -> tuple[Listing, Listing | None, 
     train_root, test_root = set_apart(root)
     train = list_images(train_root, depth=depth)
     test = list_images(test_root, depth=depth) if test_root else None
-    beside = [] if test is None else images_beside(root, {train.root.name, test.root.name})
-    if beside:
-        lost = f"{counted(len(beside), 'image')} beside {train.root.name}/ and {test_root.name}/ {left_out(beside)}."
+    if test is not None and (beside := images_beside(root, {train.root.name, test.root.name})):
+        lost = f"{counted(len(beside), 'image')} beside {train.root.name}/ and {test.root.name}/ {left_out(beside)}."
         train = replace(train, notes=(*train.notes, lost))
     extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
