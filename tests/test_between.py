@@ -346,3 +346,21 @@ def test_a_run_begun_with_other_threads_is_told(runs, tmp_path):
     run = small_run(tmp_path / "run", "train.epochs=1")
     assert run.about["threads"] == torch.get_num_threads()
     assert not [word for word in Path(tmp_path / "run").iterdir() if word.suffix == ".damaged"]
+
+
+def test_a_run_that_cannot_be_written_is_measured_all_the_same(runs, tmp_path, monkeypatch):
+    shutil.copytree(runs / "a0", tmp_path / "run")
+    (tmp_path / "run" / "metrics.json").unlink(missing_ok=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.warns(UserWarning, match="cannot be written: its numbers are not kept"):
+        assert measure(str(tmp_path / "run"), again=True)["measured"]["accuracy"] > 0.0
+    assert not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_one_image_a_class_is_told_as_what_it_is(tmp_path, capsys):
+    from arcwise.cli import code_of
+
+    Embeddings(np.eye(3), np.arange(3)).save(tmp_path / "few.safetensors")
+    assert code_of(["evaluate", str(tmp_path / "few.safetensors")]) == 1
+    said = capsys.readouterr().err
+    assert "no class has two images" in said and "''" not in said

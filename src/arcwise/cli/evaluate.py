@@ -163,6 +163,9 @@ def nothing_matches(only: str, there: set[str]) -> str:
     """Why no number is printed: there is none of that name, or what was given does not allow it."""
     from arcwise.metrics.summary import METRICS
 
+    if not only:
+        few = "no class has two images, which the main numbers need: add images"
+        return f"{few}, or pass --all for the {len(there)} others." if there else f"nothing can be measured: {few}."
     wanted = fnmatch.filter(METRICS, only)
     listed = f"The names there are: {', '.join(name for name in METRICS if name in there)}."
     if not wanted:
