@@ -219,7 +219,10 @@ def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
         refuse_other_heads(head, many)
         seeds = [run.settings.seed for run in many]
         if len(set(seeds)) < len(seeds):
-            raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
+            raise ArcwiseError(
+                f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}. Name one of "
+                "them, or move the other out of its comparison."
+            )
     runs = shortly_labelled(runs)
     most = max(map(len, runs.values()))
     aside = {head: many for head, many in runs.items() if len(many) == 1 < most}
