@@ -139,6 +139,8 @@ def test_a_comparison_of_fine_tuned_heads_is_gone_on_with_while_its_start_is_the
     options = {"settings": [*SMALL, f"init={start}"], "workers": 1, "device": "cpu"}
     for seeds in (1, 1, 2):
         comparison, _ = arcwise.compare("digits-2d", "softmax", tmp_path / "c", seeds=seeds, **options)
+    for _ in range(2):  # a Run's folder stands for its model
+        small_run(tmp_path / "b", f"init={wide}", resume=True)
     assert [run.settings.model.dim for run in comparison.finished_runs()["softmax"]] == [3, 3]
     shutil.copy(runs / "a0" / "model.safetensors", start)
     with pytest.raises(ArcwiseError, match=r"started with other settings|is not the model"):

@@ -384,8 +384,8 @@ def looks(config: DataConfig, splits: Splits) -> dict[str, str]:
     found["mirrored at random" if mirrored else "not mirrored"] = f"data.flip={str(not mirrored).lower()}"
     for name, words in (("shift", "shifted by up to {} pixels"), ("rotate", "turned by up to {}°"),
                         ("cutout", "with a square of {} pixels covered")):  # fmt: skip
-        if getattr(config, name):
-            found[words.format(f"{getattr(config, name):g}")] = f"data.{name}=0"
+        if much := config.covered(width) if name == "cutout" else getattr(config, name):
+            found[words.format(f"{much:g}")] = f"data.{name}=0"
     return found
 
 

@@ -346,7 +346,7 @@ def setup(about: Subject) -> list[Block]:
         for name, value in (
             ("shift", config.data.shift),
             ("rotation", config.data.rotate),
-            ("cutout", config.data.cutout),
+            ("cutout", config.data.covered(config.data.size or config.data.cutout * 2)),
         )
         if value
     ) + (", mirror images" if config.data.flip else "")

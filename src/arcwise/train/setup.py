@@ -27,7 +27,7 @@ from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
 from arcwise.headspec import HeadSpec
-from arcwise.model import Embedder
+from arcwise.model import Embedder, finished_model
 from arcwise.networks import own_config
 from arcwise.ops import why_not
 from arcwise.recipes import RECIPE_CHANGES
@@ -322,9 +322,9 @@ def circumstances(config: Config, device: torch.device, given: Given, command: s
 
 
 def file_digest(path: str) -> str:
-    """The SHA-256 of a file: which model training started from."""
+    """The SHA-256 of a model's file, or of that in a Run's folder: which model training started from."""
     try:
-        with Path(path).open("rb") as file:
+        with (finished_model(Path(path)) if Path(path).is_dir() else Path(path)).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ArcwiseError(f"{path} cannot be read: {error.strerror}.") from None
