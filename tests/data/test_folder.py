@@ -397,3 +397,15 @@ def test_names_that_differ_in_how_letters_are_coded_are_one_class(tmp_path):
     for root in ("other", "all"):
         works = [folder_work(model, tmp_path / name) for name in dict.fromkeys((root, "all", "other"))]
         assert sorted(joined(works).names) == ["dog", composed]
+
+
+def test_what_is_broken_is_looked_at_again_without_a_word(tmp_path):
+    for name in "ab":
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for i in range(4):
+            colour(20 * i).save(tmp_path / "all" / name / f"{i}.png")
+    (tmp_path / "all" / "a" / "0.png").write_bytes(b"no image")
+    told = []
+    for _ in range(2):
+        load(DataConfig(source=f"folder:{tmp_path / 'all'}", size=16), tell=lambda *words: told.append(words))
+    assert len(told) == 1 and told[0][1:] == (8, 8)

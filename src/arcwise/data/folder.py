@@ -65,6 +65,8 @@ def natural(name: str) -> list:
 
 def list_images(root: Path, *, depth: int = 1) -> Listing:
     """The images of a folder: one folder per class at that depth, with all below it, or a CSV of names and labels."""
+    if root.suffix.lower() == ".csv":
+        raise ArcwiseError(f"{root} is a table: name the folder that it lies in, folder:{root.parent}.")
     if not root.is_dir():
         raise ArcwiseError(
             f"there is no folder {root}. Name yours with --data folder:PATH: a folder of images per class."
@@ -288,7 +290,8 @@ def columns(rows: list[list[str]], table: Path) -> tuple[tuple[int, int], int]:
     if rows and len(rows[0]) == 2:
         return (0, 1), 0
     raise ArcwiseError(
-        f"{table} must begin with a row that names the columns, such as file,label; got {','.join(head)!r}."
+        f"{table} must begin with a row that names the columns, such as file,label; got {','.join(head)!r}. Files "
+        f"stand under {' or '.join(FILE_COLUMNS)}, classes under {' or '.join(LABEL_COLUMNS)}."
     )
 
 
@@ -467,6 +470,8 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
             cache.state[row], reasons[row] = BROKEN, why_unusable(error)
 
     todo = np.flatnonzero(cache.state != FINE)  # what was broken may have been mended or made readable
+    if (cache.state[todo] == BROKEN).all():
+        tell = silent  # it is looked at each time, which is nothing to wait for
     with no_bombs(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
         try:
             for start in range(0, len(todo), WINDOW):
@@ -478,6 +483,10 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
             workers.shutdown(cancel_futures=True)
             raise
     return reasons
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """Tells nothing."""
 
 
 def list_parts(root: Path, *, depth: int = 1) -> tuple[Listing, Listing | None, tuple[str, ...]]:
