@@ -243,4 +243,6 @@ def test_infinite_numbers_are_null_in_the_file_and_infinite_in_the_table(finishe
 def test_a_report_repeats_the_heads_as_they_were_given(finished):
     comparison, _ = finished
     command = repeat_command(subject_of([comparison.path]).runs)
-    assert command.startswith("arcwise compare digits-2d --heads softmax,arcface --seeds 2")
+    assert command.startswith("arcwise compare digits-2d --heads softmax,arcface") and "m=0.3" not in command
+    with pytest.raises(ArcwiseError, match=r"arcface and arcface:m=0\.3 are one head"):
+        compare(BASE, ["arcface:m=0.3"], comparison.path, seeds=[0, 1], workers=1, device="cpu")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from arcwise.compare.plan import Job, begin_comparison, plan_jobs
+from arcwise.compare.plan import Job, begin_comparison, plan_jobs, trained_before
 from arcwise.compare.workers import JobListener, default_workers, train_all
 from arcwise.config import Config, override
 from arcwise.data.sources import load
 from arcwise.errors import ArcwiseError, count_in
-from arcwise.headspec import refuse_twins, split_heads
+from arcwise.headspec import HeadSpec, refuse_twins, split_heads
 from arcwise.recipes import recipe
 from arcwise.records import Comparison, Run, claim_folder
 from arcwise.schema import MOST
@@ -51,7 +51,9 @@ def compare(
     every = list(range(count_in("seeds", seeds, 1, 1000))) if isinstance(seeds, int) else seed_list(seeds)
     count_in("workers", workers, 0, 256)
     jobs = plan_jobs(base, names, every, folder)
-    refuse_equal_heads(jobs[: len(names)])
+    known = [HeadSpec.parse(name) for name in names]
+    before = [head for head in trained_before(Comparison(folder))[0] if HeadSpec.parse(head) not in known]
+    refuse_equal_heads([*plan_jobs(base, before, [0], folder), *jobs[: len(names)]])
     claim_folder(folder, "comparison")
     with Run(folder).locked():
         for job in jobs:
@@ -80,7 +82,7 @@ def seed_list(seeds: Sequence[int]) -> list[int]:
 
 
 def refuse_equal_heads(jobs: Sequence[Job]) -> None:
-    """Raises where a head cannot be built, or two are the same once their defaults are filled in."""
+    """Raises where a head cannot be built, or two, of this call or before, are the same once defaults are filled in."""
     import torch
 
     from arcwise.train.setup import build_head
@@ -91,7 +93,9 @@ def refuse_equal_heads(jobs: Sequence[Job]) -> None:
             label = build_head(job.config.head, job.config.model.dim, 2).spec.label
         first = seen.setdefault(label, job.head)
         if first is not job.head:
-            raise ArcwiseError(f"{first} and {job.head} are one head, {label}: name it once.")
+            raise ArcwiseError(
+                f"{first} and {job.head} are one head, {label}: name it once, and as it was named before."
+            )
 
 
 def refuse_other_images(base: Config, begun: Sequence[Run], data_dir: Path | None) -> None:
