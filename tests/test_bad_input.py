@@ -62,6 +62,11 @@ SAYS = {
     "per-class of wrong length": r"holds 2 margins, one per class, but the head has 10",
     "unknown engine": r"unknown engine 'cuda'.*auto, chunked, eager",
     "unknown head": r"did you mean 'arcface'",
+    "rows that are a tensor": r"x of embeddings is a NumPy array, got Tensor: pass x\.detach\(\)\.cpu\(\)\.numpy\(\)",
+    "labels that are a list": r"pass np\.asarray\(y\)",
+    "half a model": r"the weights are float16 .*model\.float\(\)",
+    "a double model": r"the weights are float64",
+    "a brain model": r"the weights are bfloat16",
     "sphereface m below 1": r"m must be a number from 1 to 100, got 0\.5",
 }
 

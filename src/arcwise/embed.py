@@ -15,9 +15,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from arcwise.data.folder import Listing, label_tables, list_images
+from arcwise.data.folder import Listing, label_tables, legible, list_whole
 from arcwise.data.images import Images, image_hashes, read_ahead
-from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least
+from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least, note
 from arcwise.records import (
     Embeddings,
     Encoder,
@@ -177,7 +177,7 @@ def work_of(encoder: Encoder, images: Any) -> ToEmbed:
             content=lambda: image_hashes(images).tobytes(),
         )  # fmt: skip
     if isinstance(images, str | os.PathLike) and Path(images).is_dir():
-        return folder_work(encoder, Path(images))
+        return folder_work(encoder, Path(images), depth=depth_of(encoder))
     many = image_list(images)
     return listed_work(encoder, many, tuple(image_key(image, at) for at, image in enumerate(many)))
 
@@ -218,9 +218,17 @@ def bytes_in(image: Any) -> bytes:
     return image if isinstance(image, bytes) else np.ascontiguousarray(array_of(image)).tobytes()
 
 
+def depth_of(encoder: Encoder) -> int:
+    """How far below a folder its classes are folders: as the model was trained, where it tells, else 1."""
+    trained = getattr(encoder, "about", {}).get("config", {}).get("data", {})
+    return int(trained.get("depth", 1))
+
+
 def folder_work(encoder: Encoder, folder: Path, *, depth: int = 1) -> ToEmbed:
     """The images of a folder: labelled where it has a folder per class or a table, else not."""
-    found = list_images(folder, depth=depth)
+    found = list_whole(folder, depth=depth)
+    for words in found.notes:
+        note(f"{folder}: {words}")
     many = [folder / file for file in found.files]
     keys, y, names = folder_keys(folder, found, whole=True)
     return listed_work(encoder, many, keys) if is_loose(found) else listed_work(encoder, many, keys, y, names)
@@ -256,6 +264,7 @@ def joined(works: Sequence[ToEmbed]) -> ToEmbed:
     if len(works) == 1:
         return works[0]
     starts = np.cumsum([0, *map(len, works)])
+    works = [replace(work, names=tuple(map(legible, work.names))) for work in works]  # spelt in one way
     names = tuple(dict.fromkeys(name for work in works for name in work.names))
     y = None
     if all(work.y is not None for work in works):

@@ -592,3 +592,80 @@ def test_the_whole_path_on_mnist(tmp_path, capsys, monkeypatch):
     (rule,) = stats["thresholds"]
     assert right > 0.5  # how many strangers are taken for somebody, two identities cannot tell: the record says so
     assert rule["few_identities"] and (rule["far_low"], rule["far_high"]) == (0.0, 1.0)
+
+
+# ------------------------------------------------------------------------------------ folders, however they are spelt
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory):
+    """A model of nested classes, and the same digits as classes in classes and as folders that are set apart."""
+    folder = tmp_path_factory.mktemp("nested")
+    images = arcwise.load("digits[5-9]").train
+    for name, parent in zip("56789", "aabbb", strict=True):
+        write_images(images.only([images.names.index(name)]), folder / "nested" / parent, count=6)
+        write_images(images.only([images.names.index(name)]), folder / "apart" / "train", count=4)
+        write_images(images.only([images.names.index(name)]), folder / "apart" / "test", first=4, count=3)
+    settings = ["data.source=digits[0-4]", "data.depth=2", "train.epochs=1", "model.dim=8", "data.limit=100"]
+    arcwise.train("digits-2d", folder / "deep", settings=settings, device="cpu", listener=lambda event: None)
+    settings[1] = "data.depth=1"
+    arcwise.train("digits-2d", folder / "flat", settings=settings, device="cpu", listener=lambda event: None)
+    return folder
+
+
+def embedded(capsys, model, what, *options):
+    """The classes and the labels that embed finds in a folder, and what it tells."""
+    Path("all.safetensors").unlink(missing_ok=True)
+    capsys.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert code_of(["embed", str(model), what, *options, "--out", "all.safetensors"]) == 0
+    found = Embeddings.load("all.safetensors")
+    return found.names, found.labels.tolist(), capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spelt", ["nested", "nested/", "./nested", "folder:nested", "folder:nested/"])
+def test_a_folders_classes_lie_as_deep_as_the_models_however_it_is_spelt(nested, monkeypatch, capsys, spelt):
+    monkeypatch.chdir(nested)
+    deep = ("a/5", "a/6", "b/7", "b/8", "b/9")
+    assert embedded(capsys, "deep", spelt)[0] == embedded(capsys, "flat", spelt, "--depth", "2")[0] == deep
+    names, _, told = embedded(capsys, "flat", spelt)
+    assert names == ("a", "b") and "--depth 2" in told
+
+
+@pytest.mark.parametrize("spelt", ["apart", "folder:apart"])
+def test_images_set_apart_are_of_the_same_classes(nested, monkeypatch, capsys, spelt):
+    monkeypatch.chdir(nested)
+    names, labels, _ = embedded(capsys, "flat", spelt)
+    assert names == tuple("56789") and np.bincount(labels).tolist() == [7] * 5
+    arc(capsys, "gallery create people --model flat") if not Path("people").exists() else None
+    arc(capsys, f"gallery add people {spelt}")
+    assert [one["name"] for one in json.loads(arc(capsys, "gallery list people --json"))] == list("56789")
+
+
+def test_nested_classes_are_chosen_where_a_model_is_tried(nested, monkeypatch, capsys):
+    monkeypatch.chdir(nested)
+    of = {
+        spelt: json.loads(arc(capsys, f"evaluate flat --on {spelt} --depth 2 --json"))
+        for spelt in ("nested", "folder:nested", "'folder:nested[b/*]'")
+    }
+    assert [of[spelt]["images"] for spelt in of] == [30, 30, 18]
+    assert of["nested"]["numbers"] == of["folder:nested"]["numbers"]
+    told = json.loads(arc(capsys, "calibrate flat --on nested --far 0.2 --few-identities --depth 2 --json"))
+    assert told["identities"] == 5
+    assert "--depth" in arc(capsys, "evaluate all.safetensors --depth 2", code=1)
+
+
+def test_images_beside_those_set_apart_are_told(nested, tmp_path):
+    for name in ("train/1/a.png", "test/1/b.png", "val/1/c.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        Image.new("L", (8, 8)).save(tmp_path / name)
+    model = arcwise.load_encoder(nested / "flat")
+    with pytest.warns(UserWarning, match="1 image beside train/ and test/ is left out: val/1/c.png"):
+        assert len(arcwise.embed(model, tmp_path)) == 2
+
+
+def test_a_folder_that_bears_the_name_of_a_source_is_told(nested, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_images(arcwise.load("digits[5-6]").train, tmp_path / "digits", count=2)
+    assert "not the folder here: that is ./digits" in embedded(capsys, nested / "flat", "digits")[2]

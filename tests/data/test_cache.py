@@ -8,6 +8,7 @@ from PIL import Image
 
 from arcwise.config import DataConfig
 from arcwise.data import folder, load
+from arcwise.data.images import image_hashes
 from arcwise.errors import ArcwiseError
 
 
@@ -155,3 +156,16 @@ def test_synthetic_images_are_made_in_blocks_and_are_what_they_were():
     whole = np.clip(128 + 40 * x, 0, 255).astype(np.uint8)
     rows = found.train.rows
     assert np.array_equal(found.train.pixels.reshape(len(rows), -1), whole[rows])
+
+
+@pytest.mark.parametrize("damage", ["zeros", "gone", "about"])
+def test_hashes_that_decide_what_was_trained_on_are_never_taken_from_a_damaged_file(images, damage):
+    true = image_hashes(loaded(images).train)
+    path = cached(images, "hashes.u8")
+    if damage == "gone":
+        path.unlink()
+    elif damage == "zeros":
+        path.write_bytes(bytes(path.stat().st_size))
+    else:
+        cached(images, "about.json").write_text("{}")
+    assert image_hashes(loaded(images).train).tolist() == true.tolist()

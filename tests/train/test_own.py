@@ -221,3 +221,14 @@ def test_an_own_network_is_fine_tuned_from_its_run(tmp_path):
     first = trained(tmp_path / "first")
     second = trained(tmp_path / "second", settings=[*SHORT, f"init={first.path}"], model=net())
     assert second.settings.model.backbone == "own:Net" and second.result["steps"] == first.result["steps"]
+
+
+def test_other_layers_between_equal_weights_are_another_model():
+    look = arcwise.Preprocessing(side=8, channels=1, mean=(0.5,), std=(0.5,))
+
+    def model(layer):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), layer, nn.Linear(8, 4))
+        return arcwise.Embedder(arcwise.ModelConfig(dim=4), preprocessing=look, network=network)
+
+    assert model(nn.ReLU()).fingerprint == model(nn.ReLU()).fingerprint != model(nn.Sigmoid()).fingerprint

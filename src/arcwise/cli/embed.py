@@ -17,7 +17,7 @@ from arcwise.cli.advise import Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig, from_values
 from arcwise.data.folder import counted
-from arcwise.errors import ArcwiseError, one_of
+from arcwise.errors import ArcwiseError, note, one_of
 from arcwise.records import Embeddings, Run
 from arcwise.records.folders import is_run, refuse_new_file
 
@@ -112,7 +112,7 @@ def work_for(
     """The images of one source, folder or file; `broken` takes the files of a source that cannot be read."""
     from arcwise.data.images import split_filter
     from arcwise.data.sources import SOURCES, load, load_whole
-    from arcwise.embed import folder_work, listed_work, work_of
+    from arcwise.embed import depth_of, folder_work, listed_work, work_of
 
     name = split_filter(what)[0].partition(":")[0]
     path = Path(what)
@@ -121,8 +121,10 @@ def work_for(
             f"--part is of a source that the model was trained on, and {what} is a path: name it as folder:{what} if "
             "it is one, or leave --part out."
         )
+    if name in SOURCES and path.is_dir():
+        note(f"{what} is the source that comes with arcwise, not the folder here: that is ./{what} or folder:{what}.")
     if name not in SOURCES and path.is_dir():
-        return folder_work(encoder, path, depth=depth or 1)
+        return folder_work(encoder, path, depth=depth or depth_of(encoder))
     if name not in SOURCES and (path.is_file() or path.suffix):
         return listed_work(encoder, [path], (what,))
     config = source_config(encoder, what, part, depth)
@@ -144,12 +146,13 @@ def work_for(
 
 def source_config(encoder: Any, source: str, part: str = "all", depth: int = 0) -> DataConfig:
     """A source as the model wants it; parts are cut as they were when it was trained."""
+    from arcwise.embed import depth_of
+
     look, trained = encoder.preprocessing, trained_with(encoder, "data")
     framed = {"size": look.side, "channels": look.channels, "fit": look.fit, "resample": look.resample}
-    same = trained.get("source") == source
     if part == "all":
-        return DataConfig(source=source, depth=depth or (trained.get("depth", 1) if same else 1), **framed)
-    if not same:
+        return DataConfig(source=source, depth=depth or depth_of(encoder), **framed)
+    if trained.get("source") != source:
         raise ArcwiseError(
             f"the model was not trained on {source}, so it has no {part} images there. Leave --part out for all images."
         )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
-from arcwise.cli.advise import Share
+from arcwise.cli.advise import Share, Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.data.folder import counted
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, note
 from arcwise.records.thresholds import rate_text
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def add_people(
     *,
     name: str | None = None,
     tags: list[str] | None = None,
+    depth: Whole = 0,
     model: Path | None = None,
     device: str = "auto",
 ) -> None:
@@ -96,13 +97,17 @@ def add_people(
         Whose images these are.
     tags
         Words that identify may be limited to.
+    depth
+        Somebody is a folder at this depth below the one that is named; 0: as the model was trained, else 1.
     model
         The gallery's model, where it is no longer where it was.
     device
         auto, cpu, cuda or cuda:1.
     """
+    from arcwise.embed import depth_of
+
     gallery = opened_gallery(place, model, device)
-    people = {name: image_files(images)} if name is not None else people_in(images)
+    people = {name: image_files(images)} if name is not None else people_in(images, depth or depth_of(gallery.encoder))
     counter, broken, safe = Counter(image_text), {}, [0, 0]
 
     def confirm(counts: dict[str, int]) -> None:
@@ -453,21 +458,25 @@ def thresholds_of(model: Path, encoder: Any) -> list[Any]:
     return [one for one in known if one.model == encoder.fingerprint]
 
 
-def people_in(images: list[str]) -> dict[str, list[Path]]:
-    """The images of a folder of folders, by the name of each folder."""
-    from arcwise.data.folder import label_tables, list_images
+def people_in(images: list[str], depth: int = 1) -> dict[str, list[Path]]:
+    """The images of a folder of folders, by the name of each folder; what else is in it is told."""
+    from arcwise.data.folder import label_tables, list_whole, set_apart
 
     people: dict[str, list[Path]] = {}
     for one in images:
         root = Path(one.removeprefix("folder:"))
         if not root.is_dir():
             raise ArcwiseError(f"{one} is no folder: say whose image it is with --name.")
-        found = list_images(root)
-        if all(Path(file).parent == Path() for file in found.files) and not label_tables(root):
+        found = list_whole(root, depth=depth)
+        for words in found.notes:
+            note(f"{one}: {words}")
+        parts = [part for part in set_apart(root) if part is not None]
+        table, above = any(map(label_tables, parts)), len(parts) - 1
+        if all(Path(file).parent == Path() for file in found.files) and not table:
             raise ArcwiseError(f"{one} holds images and no folders of people: say whose they are with --name.")
-        table, places = bool(label_tables(root)), dict[str, str]()
+        places = dict[str, str]()
         for file, label in zip(found.files, found.labels, strict=True):
-            place = label if table else Path(file).parts[0]
+            place = label if table else "/".join(Path(file).parts[above : above + depth])
             if places.setdefault(label, place) != place:
                 raise ArcwiseError(f"{place!r} and {places[label]!r} in {one} are one name, {label}: rename one.")
             people.setdefault(label, []).append(root / file)

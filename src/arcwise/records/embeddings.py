@@ -45,6 +45,10 @@ class Embeddings:
 
     def __post_init__(self) -> None:
         y, keys = self.y, self.keys
+        for name, value in (("x", self.x), ("y", self.y)):
+            if not isinstance(value, np.ndarray) and not (name == "y" and value is None):
+                cure = f"{name}.detach().cpu().numpy()" if hasattr(value, "detach") else f"np.asarray({name})"
+                raise ArcwiseError(f"{name} of embeddings is a NumPy array, got {type(value).__name__}: pass {cure}.")
         if self.x.ndim != 2 or not self.x.shape[1] or (y is not None and y.shape != self.x.shape[:1]):
             shape = None if y is None else y.shape
             raise ArcwiseError(
