@@ -137,6 +137,23 @@ def test_embedding_that_was_stopped_goes_on(here, capsys, monkeypatch):
     assert not list(Path().glob(".part*"))
 
 
+def test_files_that_change_places_with_their_times_begin_anew(tmp_path):
+    from arcwise.embed import listed_work
+
+    one, other = tmp_path / "a.bmp", tmp_path / "b.bmp"
+    for shade, path in ((10, one), (200, other)):
+        Image.new("L", (8, 8), shade).save(path)
+        os.utime(path, (1e9, 1e9))
+    look = arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+    model = arcwise.Embedder(arcwise.ModelConfig(dim=2), preprocessing=look)
+    work = listed_work(model, [one, other], ("a", "b"))
+    before = work.digest
+    assert before == work.digest
+    for source, target in ((one, "t"), (other, "a.bmp"), (tmp_path / "t", "b.bmp")):
+        source.rename(tmp_path / target)
+    assert work.digest != before
+
+
 def test_another_model_or_other_images_begin_anew(here, capsys, monkeypatch):
     module = sys.modules["arcwise.embed"]
     monkeypatch.setattr(module, "SAVED_EVERY", 0.0)
@@ -324,8 +341,9 @@ def test_mirrored_embeddings_are_the_runs_own_alone(tmp_path, capsys, monkeypatc
     arc(capsys, "embed run others --out x.safetensors")
     found = Embeddings.load("x.safetensors")
     assert np.allclose(found.x, arcwise.load_encoder("run").embed(found.keys), rtol=1e-5, atol=1e-6)
-    own = Run.open("run").embeddings("test").x
+    own, measured = Run.open("run").embeddings("test").x, arc(capsys, "evaluate run --json")
     arc(capsys, "embed run 'digits[0-4]' --part test --out run/embeddings/test.safetensors")
+    assert Run.open("run").embeddings("test").model != found.model and "accuracy" in measured
     assert np.allclose(Run.open("run").embeddings("test").x, own, rtol=1e-5, atol=1e-6)
 
 

@@ -2,6 +2,7 @@
 
 from arcwise.records.comparison import Comparison as Comparison
 from arcwise.records.embeddings import Embeddings as Embeddings
+from arcwise.records.embeddings import function_of as function_of
 from arcwise.records.embeddings import refuse_other_models as refuse_other_models
 from arcwise.records.encoder import Encoder as Encoder
 from arcwise.records.files import FORMAT as FORMAT
