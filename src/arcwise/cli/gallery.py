@@ -25,6 +25,10 @@ gallery_app = App(
     name="gallery", help="Enroll people by their images, and ask who is on one.", result_action="return_value"
 )
 MANY = 20  # rows that are printed of a list
+OF_MEANS = (
+    "these rates are of pairs of images, and this gallery compares with means of templates, which are nearer to "
+    "strangers too: expect more of them to be taken for somebody."
+)
 
 
 @gallery_app.command(name="create")
@@ -296,7 +300,7 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
     for one in gallery.card.thresholds:
         print(one.told())
     if found["false_positive"] is None:
-        print("How often strangers are taken for somebody is not known: no threshold was calibrated.")
+        print(unknown_rate(gallery))
         return
     print("\n enrolled   strangers taken for somebody (estimated)")
     now = {found["compared"]: "  <- now"}
@@ -484,6 +488,17 @@ def image_files(images: list[str]) -> list[Path]:
     return out
 
 
+def unknown_rate(gallery: Gallery) -> str:
+    """Why it is not known how often strangers are taken for somebody."""
+    if not gallery.card.thresholds:
+        why = "no threshold was calibrated."
+    elif gallery.card.match != "best":
+        why = OF_MEANS
+    else:
+        why = "none of those that were calibrated on was mistaken at that threshold."
+    return f"How often strangers are taken for somebody is not known: {why}"
+
+
 def match_values(match: Match) -> dict[str, Any]:
     """A match for a machine."""
     values = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in match._asdict().items()}
@@ -505,6 +520,8 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
     rule = gallery.rule(far, threshold)
     if rule is None:
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
+    if gallery.card.match != "best":
+        return f"{rule.told()} {OF_MEANS}"
     if rate is None:
         return rule.told()
     return (

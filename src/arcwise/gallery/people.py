@@ -251,7 +251,7 @@ class Gallery:
             mine = held.owner == self.place_of(held, name)
             (best,) = held.search.best(query, allowed=mine, wanted=1)
             score, key = best.score, held.templates.key[held.rows[best.row]]
-        rate = None if rule is None else rule.far_found
+        rate = None if rule is None or self.card.match != "best" else rule.far_found
         return Match(name if score >= limit else None, name, score, limit, None, float("nan"), key, rate)
 
     def rule(self, far: float | None, threshold: float | None) -> CalibratedThreshold | None:
@@ -269,11 +269,10 @@ class Gallery:
             raise ArcwiseError(f"no threshold was calibrated for this gallery's model. {TAKEN_OVER}")
         return found
 
-    @staticmethod
-    def false_positive(rule: CalibratedThreshold | None, enrolled: int) -> float | None:
+    def false_positive(self, rule: CalibratedThreshold | None, enrolled: int) -> float | None:
         """How often a stranger is taken for one of so many, as far as calibration tells: where it saw no such mistake
-        nothing is known."""
-        if rule is None or rule.far_found <= 0.0:
+        nothing is known, nor of means, which are nearer to strangers than the images that it compared."""
+        if rule is None or rule.far_found <= 0.0 or self.card.match != "best":
             return None
         return false_positive_rate(rule.far_found, rule.evenness, enrolled)
 
@@ -317,7 +316,13 @@ class Gallery:
 
             found = embed(model, watched(work_of(model, images), see), tell=tell)
             length = np.linalg.norm(found.x.astype(np.float64), axis=1)
-            unit = (found.x / np.maximum(length, 1e-30)[:, None]).astype(np.float32)
+            if not (length > 0).all():
+                row = int((length > 0).argmin())
+                raise ArcwiseError(
+                    f"an image of {every.name[row]} ({every.key[row]}) has an embedding of length 0 with this model, "
+                    "which points nowhere: nothing was changed. Take another model, or remove whom it shows."
+                )
+            unit = (found.x / length[:, None]).astype(np.float32)
             fresh = replace(
                 every, x=unit.reshape(len(every), model.dim), length=length.astype(np.float32),
                 digest=np.array([digests[row] for row in range(len(every))], np.uint64),
@@ -349,9 +354,11 @@ class Gallery:
             other.store = new_store(place, replace(card, table=new_table_name(), keep_images=kept, created=now()))
         self.refuse_other_models(card.model, other.card.model)
         every, done = self.every(images=other.card.keep_images), 0
+        self.refuse_other_models(card.model, self.card.model)  # either may be embedded anew meanwhile
         for first in range(0, len(every), IN_ONE_COMMIT):
             some = every.take(np.arange(first, min(first + IN_ONE_COMMIT, len(every))))
             with other.store.holding():
+                self.refuse_other_models(card.model, other.card.model)
                 done += sum(other.append(runs_of_names(some)).values())
             if tell is not None:
                 tell(first + len(some), len(every))
