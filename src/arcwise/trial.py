@@ -107,7 +107,7 @@ def try_on_pairs(
     groups = {
         column: group_rows(np.array(table.columns[column])[kept], score, same, at.threshold) for column in by
     }  # fmt: skip
-    numbers, labels, marks = pair_numbers(scores, folds)
+    numbers, labels, marks = pair_numbers(scores, folds, table.identities)
     return Trial(
         embeddings=found, numbers=numbers, labels=labels, notes={"pairs-eer": NEAREST_POINT}, marks=marks,
         threshold=at.threshold, scores=scores, folds=folds, rejection=by_length(found, scores, a, b, score, same),
@@ -318,7 +318,7 @@ def pair_images(encoder: Encoder, table: PairTable, path: Path, source: ToEmbed 
         return some_of_work(source, keys, f"which {path} names")
     named = {key: found for key in keys if (found := FROM_SOURCE.fullmatch(key))}
     if named and len(named) == len(keys):
-        sources = {found[1] for found in named.values()}
+        sources = {found[1] + (found[2] or "") for found in named.values()}
         if len(sources) > 1:
             raise ArcwiseError(
                 f"{path} names images of {name_list(tuple(sorted(sources)))}: keep to one source a table."

@@ -17,6 +17,7 @@ from PIL import Image
 import arcwise
 from arcwise import Embeddings, Run
 from arcwise.cli import code_of
+from arcwise.metrics.verification import score_pairs
 from arcwise.records.thresholds import CalibratedThreshold, read_thresholds
 
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from arcwise.__main__ import main; main()"
@@ -325,9 +326,15 @@ def test_pairs_that_contradict_each_other_or_lose_a_fold(here, capsys):
     for more, says in (
         (["0,known/7/0002.png,known/7/0001.png,0"], "rows 2 and 4 call"),
         (["1,known/7/0001.png,known/7/0001.png,0"], "row 4 pairs known/7/0001.png with itself"),
+        (["1,known/7/0001.png,./known//7/0001.png,0"], "row 4 pairs known/7/0001.png with itself"),
+        (["0,known/7/0001.png,known/7/../7/0002.png,0"], "rows 2 and 4 call"),
+        (["1,known/7/0002.png,./known/7/0001.png,0"], "rows 2 and 4 are one pair"),
+        (["1,known/7/0002.png,known/7/0003.png,0", "0,known/7/0003.png,known/7/0001.png,0"], "by other rows"),
     ):
         Path("wrong.csv").write_text("\n".join([*rows, *more]) + "\n")
         assert says in arc(capsys, "evaluate run --pairs wrong.csv", code=1)
+    Path("named.csv").write_text("same,a,b,name_a,name_b\n1,known/7/0001.png,known/7/0002.png,7,8\n")
+    assert "are of 7 and 8: mend" in arc(capsys, "evaluate run --pairs named.csv", code=1)
     rows += ["1,broken/a.png,known/9/0002.png,1", "0,broken/a.png,known/8/0001.png,1"]
     Path("lost.csv").write_text("\n".join(rows) + "\n")
     assert "pairs-eer" in arc(capsys, "evaluate run --pairs lost.csv")
@@ -556,3 +563,46 @@ def test_the_whole_path_on_mnist(tmp_path, capsys, monkeypatch):
     right, wrong, _ = whole_path(capsys, tmp_path, "run", "'mnist[5-6]'", 0.05, few=True)
     print(f"{right:.1%} of 7, 8 and 9 recognised, {wrong:.1%} of 5 and 6 taken for one of them")
     assert right > 0.5 and wrong < 0.5
+
+
+def test_folds_that_share_people_are_told_and_few_people_mark_a_rate(tmp_path):
+    from arcwise.pairs import PairTable
+    from arcwise.trial import pair_numbers
+
+    rows = ["same,a,b,fold", "1,a/1,a/2,0", "1,b/1,b/2,1", "0,a/1,b/1,0", "0,a/2,b/2,1", "0,a/3,c,1"]
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    with pytest.warns(arcwise.errors.Note, match=r"2 of 4 identities of .*pairs.csv are in several folds"):
+        table = PairTable.load(tmp_path / "pairs.csv")
+    assert table.identities == 4  # a, b, c, and a/3, of whom nothing is said
+    scores = score_pairs(np.linspace(0, 1, 4000), np.arange(4000) % 2 == 0)
+    assert "4 identities" in pair_numbers(scores, None, table.identities)[2]["pairs-tar-0.1"]
+
+
+@pytest.mark.parametrize(("factor", "says"), [
+    (1e21, "the export in float32 .* not finite"), (0.0, "the model gives 4 that are not finite or of length 0"),
+    (1e-25, "not finite or of length 0|longer or shorter"),
+])  # fmt: skip
+def test_an_export_that_points_nowhere_is_not_written(tmp_path, factor, says):
+    from torch import nn
+
+    from arcwise.export.onnx import export_model
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = nn.Linear(64, 8)
+
+        def forward(self, x):
+            return self.line(x.flatten(1)) * factor
+
+    look = arcwise.Preprocessing(side=8, channels=1, mean=(0.3,), std=(0.4,))
+    model = arcwise.Embedder(arcwise.ModelConfig(dim=8), preprocessing=look, network=Scaled()).eval()
+    with pytest.raises(arcwise.ArcwiseError, match=says):
+        export_model(model, tmp_path / "model.onnx", arcwise.load("digits").test.pixels[:4])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pairs_of_a_source_with_parameters_are_found_again(place, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arc(capsys, "pairs make synthetic:classes=20,per_class=6 -n 40 --folds 2 --out pairs.csv")
+    assert "pairs-eer" in arc(capsys, f"evaluate {place / 'run'} --pairs pairs.csv --all")
