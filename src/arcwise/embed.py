@@ -28,6 +28,7 @@ from arcwise.records import (
     image_list,
     read_json,
     ready_pixels,
+    refuse_no_encoder,
     write_json,
 )
 from arcwise.records.lock import take
@@ -95,6 +96,7 @@ def embed(
     >>> found.x.shape, found.keys[0].startswith("digits#")
     ((359, 2), True)
     """
+    refuse_no_encoder(encoder)
     work = work_of(encoder, images)
     x, bad = np.empty((len(work), encoder.dim), np.float32), {}
     for rows, some in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad):
@@ -319,6 +321,7 @@ def embed_into(
 
     What is done is kept beside the file while it lasts: the same call goes on where it was stopped or killed.
     """
+    refuse_no_encoder(encoder)
     out, work = Path(out), work_of(encoder, images)
     told = {"work": work.digest, "model": encoder.fingerprint, "mirror": str(mirror)}
     with kept_rows(out) as (file, state):

@@ -227,9 +227,9 @@ def by_length(
 
 
 def group_rows(values: np.ndarray, score: np.ndarray, same: Bool[np.ndarray, " p"], threshold: float) -> list[GroupRow]:
-    """A row for each value of a column."""
+    """A row for each value of a column; what is empty is no group."""
     rows = []
-    for value in sorted(set(values.tolist())):
+    for value in sorted(set(values.tolist()) - {""}):
         here = values == value
         kinds = same[here]
         if kinds.any() and not kinds.all():
@@ -325,7 +325,10 @@ def pair_images(encoder: Encoder, table: PairTable, path: Path, source: ToEmbed 
             )
         return some_of_work(whole_source(sources.pop()), keys, f"which {path} names")
     root = path.resolve().parent
-    files = [root / table_file(root, key, str(path)) for key in keys]
+    try:
+        files = [root / table_file(root, key, str(path)) for key in keys]
+    except ArcwiseError as error:
+        raise ArcwiseError(f"{error} If these are images of a folder, name it: --on folder:PATH") from None
     return replace(listed_work(encoder, files, keys), y=None)
 
 
@@ -335,7 +338,8 @@ def some_of_work(work: ToEmbed, keys: tuple[str, ...], where: str) -> ToEmbed:
     lacking = [key for key in keys if key not in place]
     if lacking:
         raise ArcwiseError(
-            f"there is no image {lacking[0]!r}, {where}; {len(lacking):,} of {len(keys):,} are not there."
+            f"there is no image {lacking[0]!r}, {where}; {len(lacking):,} of {len(keys):,} are not there. Name what "
+            "the pairs were made of, in the same words: --on folder:PATH, --on PATH, or a source."
         )
     rows = np.array([place[key] for key in keys])
     back = {int(row): at for at, row in enumerate(rows)}

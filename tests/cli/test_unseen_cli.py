@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import warnings
@@ -19,6 +20,7 @@ from arcwise import Embeddings, Run
 from arcwise.cli import code_of
 from arcwise.metrics.verification import score_pairs
 from arcwise.records.thresholds import CalibratedThreshold, read_thresholds
+from gallery.kit import threshold
 
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from arcwise.__main__ import main; main()"
 
@@ -606,3 +608,85 @@ def test_pairs_of_a_source_with_parameters_are_found_again(place, capsys, tmp_pa
     monkeypatch.chdir(tmp_path)
     arc(capsys, "pairs make synthetic:classes=20,per_class=6 -n 40 --folds 2 --out pairs.csv")
     assert "pairs-eer" in arc(capsys, f"evaluate {place / 'run'} --pairs pairs.csv --all")
+
+
+def test_images_that_cannot_be_read_are_in_no_pair(here, capsys, tmp_path):
+    shutil.copytree("known", tmp_path / "some")
+    for name in "789":
+        (tmp_path / "some" / name / "0001.png").write_bytes(b"no image")
+    for source in (tmp_path / "some", f"folder:{tmp_path / 'some'}"):
+        (tmp_path / "pairs.csv").unlink(missing_ok=True)
+        assert code_of(shlex.split(f"pairs make {source} -n 30 --folds 1 --out {tmp_path / 'pairs.csv'}")) == 0
+        said = capsys.readouterr()
+        assert said.err.count("skipped") == 3 and "0001.png" not in (tmp_path / "pairs.csv").read_text()
+        follow = said.out.split("Next: arcwise ")[1].replace("MODEL", "run")
+        assert "pairs-eer" in arc(capsys, follow)
+
+
+def test_groups_of_a_folders_table_are_those_of_its_pairs_too(here, capsys, tmp_path):
+    shutil.copytree("known", tmp_path / "some")
+    files = sorted(path.relative_to(tmp_path / "some") for path in (tmp_path / "some").rglob("*.png"))
+    rows = [
+        "file,label,light",
+        *(f"{file},{file.parent},{'dark' if at % 2 else 'light'}" for at, file in enumerate(files)),
+    ]
+    (tmp_path / "some" / "labels.csv").write_text("\n".join(rows) + "\n")
+    table = tmp_path / "pairs.csv"
+    arc(capsys, f"pairs make folder:{tmp_path / 'some'} -n 60 --folds 1 --out {table}")
+    said = arc(capsys, f"evaluate run --pairs {table} --on folder:{tmp_path / 'some'} --by light")
+    found = {value: (int(a), int(b)) for value, a, b in re.findall(r"^(dark|light) +(\d+) +(\d+) ", said, flags=re.M)}
+    assert set(found) == {"dark", "light"} and sum(map(sum, found.values())) < 60
+    assert "--on folder:PATH" in arc(capsys, f"evaluate run --pairs {table}", code=1)
+    assert "--on folder:PATH" in arc(capsys, f"evaluate run --pairs {table} --on {tmp_path / 'some'}", code=1)
+
+
+def test_the_file_that_nobody_named_is_not_given_other_rows(here, capsys, tmp_path, monkeypatch):
+    for name in ("run", "known", "asked"):
+        (tmp_path / name).symlink_to(here / name)
+    monkeypatch.chdir(tmp_path)
+    arc(capsys, "embed run known")
+    arc(capsys, "embed run known")  # again, as after a change
+    kept = Path("embeddings.safetensors").read_bytes()
+    assert "holds the embeddings of known: name another" in arc(capsys, "embed run asked", code=1)
+    assert Path("embeddings.safetensors").read_bytes() == kept
+    arc(capsys, "embed run asked --out embeddings2.safetensors")
+
+
+def test_what_is_to_be_typed_next_works(here, capsys, tmp_path, monkeypatch):
+    for name in ("run", "known", "asked", "calibration"):
+        shutil.copytree(here / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert code_of(shlex.split("evaluate run --on asked --out tried")) == 0
+    follow = re.search("Next: arcwise (calibrate .*)", capsys.readouterr().err)[1]
+    assert "--far 0.1 --few-identities" in follow and "threshold" in arc(capsys, follow)
+    said = arc(capsys, "export run small.onnx --on asked --precision int8")
+    assert "0 of" in said and "arcwise calibrate small.onnx --on asked" in said
+    assert "name another place" in arc(capsys, "gallery create run/new --model run", code=1)
+    (tmp_path / "mine.npz").write_bytes(b"")
+    assert "arcwise.Embeddings(x, y).save('mine.safetensors')" in arc(capsys, "evaluate mine.npz", code=1)
+
+
+def test_one_name_from_several_folders_is_told_and_stats_say_which_threshold(here, capsys, tmp_path):
+    people = tmp_path / "people"
+    arc(capsys, f"gallery create {people} --model run")
+    write_images(arcwise.load("digits[7-8]").train, tmp_path / "more", first=90, count=2)
+    for line, told in (
+        ("known asked", "these are in several of the folders: 7, 8, 9"), ("known", ""),  # as after it was stopped
+        (str(tmp_path / "more"), "enrolled before, and added to: 7, 8"),
+    ):  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert code_of(["gallery", "add", str(people), *line.split()]) == 0
+        said = capsys.readouterr()
+        assert (told in said.err) if told else ("note" not in said.err), said
+    gallery = arcwise.Gallery.open(people, None)
+    some = [
+        threshold(far=far, model=gallery.card.model, date=date)
+        for far, date in ((0.1, "2025-01-01"), (0.01, "2026-01-01"))
+    ]
+    gallery.take_thresholds(some)
+    assert "At the threshold for a false accept rate of 1 %: --far takes another" in arc(
+        capsys, f"gallery stats {people}"
+    )
+    assert "rate of 10 %" in arc(capsys, f"gallery stats {people} --far 0.1")
+    assert "only for 0.1, 0.01" in arc(capsys, f"gallery stats {people} --far 0.5", code=1)

@@ -14,7 +14,7 @@ from cyclopts import App
 from arcwise.cli.advise import Share
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.data.folder import counted
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, name_list, note
 from arcwise.records.thresholds import rate_text
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ def add_people(
     """
     gallery = opened_gallery(place, model, device)
     people = {name: image_files(images)} if name is not None else people_in(images)
+    tell_merged(people, images)
+    before = {one.name for one in gallery.list()}
     counter, broken, safe = Counter(image_text), {}, [0, 0]
 
     def confirm(counts: dict[str, int]) -> None:
@@ -120,6 +122,9 @@ def add_people(
     )
     for key, reason in broken.items():
         print(f"skipped {key}: {reason}", file=sys.stderr)
+    more = tuple(name for name, count in added.items() if count and name in before)
+    if more and name is None:
+        note(f"enrolled before, and added to: {name_list(more, 4)}. If others were meant, rename their folders.")
     there = sum(map(len, people.values())) - len(broken) - sum(added.values())
     print(f"{place}: {counted(sum(added.values()), 'template')} added"
           + (f", {counted(there, 'image')} passed over that were there already" if there else ""))  # fmt: skip
@@ -273,20 +278,22 @@ def list_people(place: str, /, *, json_: bool = False) -> None:
 
 
 @gallery_app.command(name="stats")
-def gallery_stats(place: str, /, *, json_: bool = False) -> None:
+def gallery_stats(place: str, /, *, far: Share | None = None, json_: bool = False) -> None:
     """Say how large a gallery is, and how often strangers would be taken for somebody, now and as it grows.
 
     Parameters
     ----------
     place
         The gallery.
+    far
+        At the threshold that was calibrated for this false accept rate; the one calibrated last if not given.
     json_
         Print for a machine.
     """
     from arcwise.gallery import Gallery
 
     gallery = Gallery.open(place, None)
-    found = gallery.stats()
+    found = gallery.stats(far=far)
     if json_:
         print(json.dumps(found))
         return
@@ -302,7 +309,9 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
     if found["false_positive"] is None:
         print(unknown_rate(gallery))
         return
-    print("\n enrolled   strangers taken for somebody (estimated)")
+    others = ": --far takes another" if far is None and len(gallery.card.thresholds) > 1 else ""
+    print(f"\nAt the threshold for a false accept rate of {rate_text(found['false_positive_at'])}{others}\n"
+          " enrolled   strangers taken for somebody (estimated)")  # fmt: skip
     now = {found["compared"]: "  <- now"}
     if found["compared"] > found["identities"]:
         now = {
@@ -468,6 +477,17 @@ def people_in(images: list[str]) -> dict[str, list[Path]]:
                 raise ArcwiseError(f"{place!r} and {places[label]!r} in {one} are one name, {label}: rename one.")
             people.setdefault(label, []).append(root / file)
     return people
+
+
+def tell_merged(people: dict[str, list[Path]], images: list[str]) -> None:
+    """Tells whose images come from several of the folders that were named."""
+    roots = [Path(one.removeprefix("folder:")) for one in images]
+    several = [
+        name for name, files in people.items()
+        if len({root for root in roots for file in files if root in file.parents}) > 1
+    ]  # fmt: skip
+    if len(people) > 1 and several:
+        note(f"one name is one identity, and these are in several of the folders: {name_list(tuple(several), 4)}.")
 
 
 def image_files(images: list[str]) -> list[Path]:

@@ -21,7 +21,7 @@ from arcwise.gallery.held import Held, held_of, joined_templates, match_of, name
 from arcwise.gallery.lance import LanceStore, new_table_name
 from arcwise.gallery.milvus import MilvusStore
 from arcwise.metrics.calibration import false_positive_rate
-from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_folder
+from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_folder, refuse_no_encoder
 from arcwise.records.gallery import MATCHES, Enrolled, GalleryCard, Match, Templates, refuse_name, refuse_tags
 from arcwise.records.thresholds import latest, pick_threshold
 
@@ -63,6 +63,7 @@ class Gallery:
         An identity's cosine to an image is its `best` template's, or that of the `mean` of its templates, or of their
         mean `weighted` by length, which many margins make a sign of quality.
         """
+        refuse_no_encoder(model)
         one_of("match", match, MATCHES)
         mine = tuple(latest(one for one in thresholds if one.model == model.fingerprint))
         card = GalleryCard(
@@ -77,6 +78,8 @@ class Gallery:
 
         Without a model nobody can be added or asked for by an image.
         """
+        if model is not None:
+            refuse_no_encoder(model)
         store = store_at(place)
         if not store.exists():
             raise ArcwiseError(f"there is no gallery {place}. Make one with: arcwise gallery create")
@@ -400,8 +403,12 @@ class Gallery:
         x = every.x * every.length[:, None]
         return Embeddings(x.astype(np.float32), y, names, every.key, self.card.model, {"source": "gallery"})
 
-    def stats(self) -> dict[str, Any]:
-        """How large it is, what it takes, and how often strangers would be taken for somebody, now and as it grows."""
+    def stats(self, *, far: float | None = None) -> dict[str, Any]:
+        """How large it is, what it takes, and how often strangers would be taken for somebody, now and as it grows.
+
+        At the threshold calibrated for `far`, or the one calibrated last.
+        """
+        rule = self.rule(far, None)
         card = self.card
         if isinstance(self.store, MilvusStore):
             told = self.store.stats()
@@ -414,7 +421,6 @@ class Gallery:
                 "memory_bytes": held.search.nbytes, "disk_bytes": self.store.size,
                 "search": "exact, by bytes first" if held.search.small is not None else "exact",
             }  # fmt: skip
-        rule = pick_threshold(card.thresholds, card.model)
         told |= {"match": card.match, "model": card.model, "dim": card.dim, "keep_images": card.keep_images}
         told["thresholds"] = [one.as_values() for one in card.thresholds]
         told["false_positive"] = (
@@ -425,6 +431,7 @@ class Gallery:
                 for n in sorted({*SCALES, max(1, enrolled), max(1, told["identities"])})
             }
         )
+        told["false_positive_at"] = None if rule is None else rule.far
         told["measured_up_to"] = None if rule is None else rule.identities - 1
         return told
 

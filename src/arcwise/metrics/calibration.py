@@ -107,7 +107,10 @@ def calibrated(
     40
     """
     if not embeddings.model:
-        raise ArcwiseError("these embeddings do not say which model they are of: take those that arcwise.embed gives.")
+        raise ArcwiseError(
+            "these embeddings do not say which model they are of: take those that arcwise.embed "
+            "gives, or name it yourself, as in Embeddings(x, y, model='mine')."
+        )
     t = threshold_for(embeddings, far, few_identities=few_identities)
     return CalibratedThreshold(
         far=far, cosine=t.value, far_found=t.far, far_low=t.far_low, far_high=t.far_high,
@@ -187,7 +190,8 @@ def too_few(people: People, far: float) -> str:
     pairs, impostors = n * (n - 1) // 2, people.impostors
     needed = max(LEAST_IDENTITIES, math.ceil(0.5 + math.sqrt(0.25 + 2.0 / far - 1e-9)))
     if n < LEAST_IDENTITIES or far * pairs < 1.0 - 1e-9:
-        why = f"{n} identities are too few for FAR {far:g}: it takes {needed}, so that a pair of them is expected there"
+        reason = "so that a pair of them is expected there" if needed > LEAST_IDENTITIES else "whatever the rate"
+        why = f"{n} identities are too few for FAR {far:g}: it takes {needed}, {reason}"
     elif far * impostors < LEAST_ACCEPTED - 1e-9:
         each = math.ceil(LEAST_ACCEPTED / far - 1e-9)
         why = f"{impostors:,} impostor pairs are too few for FAR {far:g}: it takes {each:,}"
