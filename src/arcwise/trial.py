@@ -29,7 +29,8 @@ RATES = (1e-1, 1e-2, 1e-3)
 LEAST_IN_A_FOLD = 6  # identities
 HARDEST = 6  # pairs of each kind
 PAIRS = 6000  # that the accuracy over folds is taken from, where there are as many
-FROM_SOURCE = re.compile(r"([a-z][a-z0-9-]*)(:[^#]*)?#(\d{1,15})")  # the key of an image of a named source
+# The key of an image of a named source, with its part or its parameters.
+FROM_SOURCE = re.compile(r"([a-z][a-z0-9-]*)(:[^#]*)?#(\d{1,15})")
 
 
 class GroupRow(NamedTuple):
@@ -318,7 +319,7 @@ def pair_images(encoder: Encoder, table: PairTable, path: Path, source: ToEmbed 
         return some_of_work(source, keys, f"which {path} names")
     named = {key: found for key in keys if (found := FROM_SOURCE.fullmatch(key))}
     if named and len(named) == len(keys):
-        sources = {found[1] + (found[2] or "") for found in named.values()}
+        sources = {found[1] + (told if "=" in (told := found[2] or "") else "") for found in named.values()}
         if len(sources) > 1:
             raise ArcwiseError(
                 f"{path} names images of {name_list(tuple(sorted(sources)))}: keep to one source a table."

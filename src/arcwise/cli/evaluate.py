@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from arcwise.pairs import PairTable
     from arcwise.trial import Trial
 
-ARRAYS = (".npz", ".npy", ".csv", ".pt", ".pkl", ".h5", ".parquet")  # in which people keep rows of their own
+ARRAY_ENDINGS = (".npz", ".npy", ".csv", ".pt", ".pkl", ".h5", ".parquet")  # in which people keep rows of their own
 # The numbers that are shown first, of those that there are.
 SHORT = (
     "accuracy", "fold-accuracy", "angle-own", "dunn-nearest-diameter-unit-95", "neighbour-accuracy", "pairs-auc",
@@ -181,7 +181,7 @@ def unfolded(path: Path) -> list[Path]:
     """The finished runs of a comparison; anything else as it is."""
     from arcwise.records import Comparison
 
-    if path.suffix.lower() in ARRAYS:
+    if path.suffix.lower() in ARRAY_ENDINGS:
         raise ArcwiseError(
             f"{path} is no file of embeddings. Of arrays x (n, d) and y (n,) one is made in Python: "
             f"arcwise.Embeddings(x, y).save({str(path.with_suffix('.safetensors'))!r})"

@@ -541,7 +541,7 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
     if rule is None:
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
     if gallery.card.match != "best":
-        return f"{rule.told()} {OF_MEANS}"
+        return f"{rule.told()} {OF_MEANS.capitalize()}"
     if rate is None:
         return rule.told()
     return (
