@@ -532,8 +532,6 @@ def test_the_whole_path_on_digits(here, tmp_path, capsys, monkeypatch):
         (tmp_path / name).symlink_to(here / name)
     strange = arcwise.load("digits[5-6]").test
     write_images(strange, tmp_path / "strange", count=4)
-    import shutil
-
     shutil.copytree(here / "run", tmp_path / "run")
     (tmp_path / "run" / "thresholds.json").unlink(missing_ok=True)
     right, wrong, _ = whole_path(capsys, tmp_path, "run", "calibration", 0.2, few=True)
@@ -682,11 +680,11 @@ def test_one_name_from_several_folders_is_told_and_stats_say_which_threshold(her
     gallery = arcwise.Gallery.open(people, None)
     some = [
         threshold(far=far, model=gallery.card.model, date=date)
-        for far, date in ((0.1, "2025-01-01"), (0.01, "2026-01-01"))
+        for far, date in ((0.1, "2098-01-01"), (0.01, "2099-01-01"))
     ]
     gallery.take_thresholds(some)
     assert "At the threshold for a false accept rate of 1 %: --far takes another" in arc(
         capsys, f"gallery stats {people}"
     )
     assert "rate of 10 %" in arc(capsys, f"gallery stats {people} --far 0.1")
-    assert "only for 0.1, 0.01" in arc(capsys, f"gallery stats {people} --far 0.5", code=1)
+    assert "0.1, 0.01" in arc(capsys, f"gallery stats {people} --far 0.5", code=1)
