@@ -5,6 +5,7 @@ Prints one JSON line per case: its name, the error's type and its message (or th
 
 import json
 import math
+import sys
 
 import numpy as np
 import torch
@@ -134,6 +135,10 @@ BUILD = {
     "advise no classes": lambda: arcwise.advise(0, 2),
     "encode floats": lambda: embedder().encode(np.zeros((2, 8, 8, 1), np.float32)),
     "batch of floats": lambda: GREY.batch(np.zeros((2, 8, 8, 1))),
+    "embed with a path": lambda: arcwise.embed("runs/x", [np.zeros((8, 8), np.uint8)]),
+    "embed into with a path": lambda: sys.modules["arcwise.embed"].embed_into("x.safetensors", "runs/x", []),
+    "a gallery with a path": lambda: arcwise.Gallery.create("/nowhere/people", "runs/x"),
+    "a gallery opened with a number": lambda: arcwise.Gallery.open("/nowhere/people", 3),
     "labels of floats": lambda: arcwise.Embeddings(np.eye(2), np.array([0.5, 1.0])),
     "rows that are a tensor": lambda: arcwise.Embeddings(torch.eye(2)),
     "rows that are a list": lambda: arcwise.Embeddings([[1.0, 0.0]]),

@@ -23,10 +23,12 @@ from arcwise.records import (
     Encoder,
     Unusable,
     cannot_write,
+    function_of,
     image_key,
     image_list,
     read_json,
     ready_pixels,
+    refuse_no_encoder,
     write_json,
 )
 from arcwise.records.lock import take
@@ -65,7 +67,8 @@ class ToEmbed:
         sha.update(b"" if self.y is None else self.y.astype(np.int64).tobytes())
         for file in self.files:
             with contextlib.suppress(OSError):
-                sha.update(f"{file.stat().st_size} {file.stat().st_mtime_ns}\n".encode())
+                found = file.stat()  # a time of writing may be copied along, the time of change is the system's
+                sha.update(f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n".encode())
         sha.update(self.content())
         return sha.hexdigest()
 
@@ -93,12 +96,13 @@ def embed(
     >>> found.x.shape, found.keys[0].startswith("digits#")
     ((359, 2), True)
     """
+    refuse_no_encoder(encoder)
     work = work_of(encoder, images)
     x, bad = np.empty((len(work), encoder.dim), np.float32), {}
     for rows, some in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad):
         x[rows] = some
         refuse_broken(work, bad, broken)
-    return gathered(x, work, bad, encoder, about)
+    return gathered(x, work, bad, function_of(encoder.fingerprint, mirror=mirror), about)
 
 
 def refuse_broken(work: ToEmbed, bad: Mapping[int, str], broken: dict[str, str] | None) -> None:
@@ -114,15 +118,15 @@ def gathered(
     x: Float[np.ndarray, "n d"],
     work: ToEmbed,
     bad: Mapping[int, str],
-    encoder: Encoder,
+    model: str,
     about: Mapping[str, Any] | None,
 ) -> Embeddings:
     """The record of all rows but those that could not be read."""
     if not bad:
-        return Embeddings(x, work.y, work.names, work.keys, encoder.fingerprint, about)
+        return Embeddings(x, work.y, work.names, work.keys, model, about)
     fine = np.setdiff1d(np.arange(len(work)), sorted(bad))
     y = None if work.y is None else work.y[fine]
-    return Embeddings(x[fine], y, work.names, tuple(work.keys[i] for i in fine), encoder.fingerprint, about)
+    return Embeddings(x[fine], y, work.names, tuple(work.keys[i] for i in fine), model, about)
 
 
 def encoded(
@@ -160,6 +164,11 @@ def encode_rows(
 ) -> Float[np.ndarray, "n d"]:
     """The rows of one batch."""
     out = encoder.encode(pixels)
+    if np.shape(out) != (len(pixels), encoder.dim):
+        raise ArcwiseError(
+            f"the encoder gives rows of shape {np.shape(out)} for {len(pixels)} images, and says that its dim is "
+            f"{encoder.dim}: it must be ({len(pixels)}, {encoder.dim})."
+        )
     return out + encoder.encode(pixels[:, :, ::-1]) if mirror else out
 
 
@@ -321,6 +330,7 @@ def embed_into(
 
     What is done is kept beside the file while it lasts: the same call goes on where it was stopped or killed.
     """
+    refuse_no_encoder(encoder)
     out, work = Path(out), work_of(encoder, images)
     told = {"work": work.digest, "model": encoder.fingerprint, "mirror": str(mirror)}
     with kept_rows(out) as (file, state):
@@ -341,7 +351,7 @@ def embed_into(
         file.flush()
         x = np.memmap(file, np.float32, "r", shape=(len(work), encoder.dim)) if len(work) else np.zeros(
             (0, encoder.dim), np.float32)  # fmt: skip
-        gathered(x, work, bad, encoder, about).save(out)
+        gathered(x, work, bad, function_of(encoder.fingerprint, mirror=mirror), about).save(out)
     broken = {work.keys[row]: reason for row, reason in sorted(bad.items())}
     return Written(len(work) - len(bad), encoder.dim, work.names, broken)
 

@@ -11,6 +11,7 @@ import pytest
 
 import arcwise
 from arcwise import ArcwiseError, Gallery
+from arcwise.cli import code_of
 from arcwise.gallery import held
 from arcwise.gallery.index import Index
 from arcwise.records.gallery import GalleryCard
@@ -523,3 +524,57 @@ def test_a_torn_hint_of_the_table_loses_nothing(tmp_path):
 def test_a_card_says_what_it_was_made_of():
     card = GalleryCard(model="m", dim=3, table="t", thresholds=(threshold(model="m"),), hint="h", created="c")
     assert GalleryCard.from_values(json.loads(json.dumps(card.as_values()))) == card
+
+
+@pytest.mark.parametrize("match", ["mean", "weighted"])
+def test_no_rate_is_given_of_means_since_pairs_of_images_were_calibrated(tmp_path, match, capsys):
+    made = Gallery.create(tmp_path / "people", Tiles(), match=match, thresholds=[threshold()])
+    made.add("ada", photos(1, 3))
+    image = photos(1, 4)[-1]
+    assert made.identify(image).name == "ada" and made.identify(image).false_positive is None
+    assert made.verify(image, "ada").false_positive is None and made.stats()["false_positive"] is None
+    assert code_of(["gallery", "stats", str(tmp_path / "people")]) == 0
+    told = capsys.readouterr().out
+    assert "compares with means of templates" in told and "(estimated)" not in told
+
+
+def test_a_copy_stops_where_its_target_is_embedded_anew_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr("arcwise.gallery.people.IN_ONE_COMMIT", 2)
+    made = Gallery.create(tmp_path / "people", Tiles(), keep_images=True)
+    made.add_many({"ada": photos(1, 2), "bob": photos(2, 2)})
+
+    def meanwhile(done, total):
+        if done == 2:
+            Gallery.open(tmp_path / "other", None).reembed(Tiles("turned"))
+
+    with pytest.raises(ArcwiseError, match="another model"):
+        made.copy_to(tmp_path / "other", tell=meanwhile)
+    assert [one.name for one in Gallery.open(tmp_path / "other", Tiles("turned")).list()] == ["ada"]
+
+
+def test_a_copy_takes_no_newer_threshold_away(tmp_path):
+    old, new = (threshold(cosine, date=f"{year}-01-01") for cosine, year in ((0.8, 2025), (0.9, 2026)))
+    made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[old])
+    other = Gallery.create(tmp_path / "other", Tiles(), thresholds=[new])
+    made.copy_to(tmp_path / "other")
+    assert [one.cosine for one in other.card.thresholds] == [0.9]
+    other.copy_to(tmp_path / "people")
+    assert [one.cosine for one in made.card.thresholds] == [0.9]
+
+
+def test_rows_that_point_nowhere_or_have_another_dimension_are_not_kept(tmp_path):
+    class Dark(Tiles):
+        def encode(self, pixels):
+            return super().encode(pixels) * 0
+
+    class Short(Tiles):
+        def encode(self, pixels):
+            return super().encode(pixels)[:, :1]
+
+    made = Gallery.create(tmp_path / "people", Tiles(), keep_images=True)
+    made.add("ada", photos(1, 2))
+    with pytest.raises(ArcwiseError, match=r"ada .* length 0 with this model.*nothing was changed"):
+        made.reembed(Dark("dark"))
+    assert made.identify(photos(1, 1)[0], threshold=0.9).name == "ada"
+    with pytest.raises(ArcwiseError, match=r"rows of shape \(2, 1\) .* its dim is 16"):
+        Gallery.create(tmp_path / "short", Short("short")).add("ada", photos(1, 2))

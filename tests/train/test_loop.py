@@ -20,6 +20,7 @@ from arcwise.embed import embed
 from arcwise.errors import ArcwiseError, Note
 from arcwise.heads import Head, LinearHead
 from arcwise.margins import MARGINS
+from arcwise.measure import measure
 from arcwise.model import Embedder
 from arcwise.recipes import recipe
 from arcwise.records import Run
@@ -592,6 +593,7 @@ def test_the_mirror_image_counts_in_the_final_numbers(tmp_path):
     with torch.no_grad():
         both = model(x) + model(x.flip(3))
     found = run.embeddings("test").x
+    assert run.embeddings("test").model == f"mirror:{model.fingerprint}" and measure(run)["measured"]["accuracy"] > 0
     assert np.allclose(found, both.numpy(), atol=1e-4) and not np.allclose(found, model.encode(images.pixels), atol=0.1)
     cos = torch.nn.functional.normalize(both) @ torch.nn.functional.normalize(torch.from_numpy(run.prototypes().w)).T
     own = cos[torch.arange(len(both)), torch.from_numpy(images.y)].clamp(-1, 1).arccos().mean()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arcwise.embed import ToEmbed
 
 TRAININGS_OWN = ("test", "validation", "unseen", "*-epoch-*")  # embeddings in a Run that training writes
+UNNAMED = Path("embeddings.safetensors")  # where embeddings go if nothing is said
 PARTS = ("all", "train", "validation", "test", "unseen")
 
 
@@ -33,7 +34,7 @@ def embed_command(
     what: Annotated[list[str], Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    out: Path = Path("embeddings.safetensors"),
+    out: Path = UNNAMED,
     part: str = "all",
     depth: Whole = 0,
     batch: Whole = 512,
@@ -64,7 +65,9 @@ def embed_command(
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
     one_of("part", part, PARTS)
+    told = {"source": shlex.join(what), "part": part}
     refuse_places(out, model, part)
+    refuse_others_rows(out, told)
     from arcwise.embed import embed_into, joined
     from arcwise.encoders import load_encoder
 
@@ -74,7 +77,6 @@ def embed_command(
     if len(works) > 1 and part != "all":
         raise ArcwiseError("--part is of one source: name it alone.")
     counter = Counter(image_text)
-    told = {"source": shlex.join(what), "part": part}
     mirror = is_trainings_own(out) and trained_with(encoder, "train").get("mirror", False)
     with holding(out):
         found = embed_into(
@@ -190,6 +192,17 @@ def refuse_places(out: Path, model: Path, part: str) -> None:
                 f"{out} is what {run.path} is measured by: only its own model's --part {whole.stem} belongs there. "
                 f"Choose another name, such as {whole.with_name('all.safetensors')}."
             )
+
+
+def refuse_others_rows(out: Path, told: dict[str, str]) -> None:
+    """Raises where the file that nobody named holds the embeddings of other images."""
+    if out != UNNAMED or not out.is_file():
+        return
+    about = Embeddings.load(out).about or {}
+    if any(about.get(key) != value for key, value in told.items()):
+        raise ArcwiseError(
+            f"{out} holds the embeddings of {about.get('source', 'other images')}: name another file with --out."
+        )
 
 
 def refuse_other_ending(out: Path) -> None:

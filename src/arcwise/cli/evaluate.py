@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,10 @@ from arcwise.errors import ArcwiseError, name_list, note
 
 if TYPE_CHECKING:
     from arcwise.embed import ToEmbed
+    from arcwise.pairs import PairTable
     from arcwise.trial import Trial
 
+ARRAY_ENDINGS = (".npz", ".npy", ".csv", ".pt", ".pkl", ".h5", ".parquet")  # in which people keep rows of their own
 # The numbers that are shown first, of those that there are.
 SHORT = (
     "accuracy", "fold-accuracy", "angle-own", "dunn-nearest-diameter-unit-95", "neighbour-accuracy", "pairs-auc",
@@ -96,7 +99,7 @@ def evaluate_command(
         if out is not None:
             draw_trial(found, what[0], out)
         if not json_:
-            print(f"Next: {after_trial(what[0], on or [], pairs, out, depth)}", file=sys.stderr)
+            print(f"Next: {after_trial(what[0], on or [], pairs, out, depth, rate_for(found))}", file=sys.stderr)
         return
     if by or out is not None or depth:
         raise ArcwiseError("--by, --depth and --out go with --on or --pairs.")
@@ -187,6 +190,11 @@ def unfolded(path: Path) -> list[Path]:
     """The finished runs of a comparison; anything else as it is."""
     from arcwise.records import Comparison
 
+    if path.suffix.lower() in ARRAY_ENDINGS:
+        raise ArcwiseError(
+            f"{path} is no file of embeddings. Of arrays x (n, d) and y (n,) one is made in Python: "
+            f"arcwise.Embeddings(x, y).save({str(path.with_suffix('.safetensors'))!r})"
+        )
     if not Comparison(path).exists():
         return [path]
     return [run.path for many in Comparison.open(path).finished_runs().values() for run in many]
@@ -268,6 +276,7 @@ def tried(
 
     if table is not None:
         assert pairs is not None
+        table = with_columns(table, on, by)
         work = pair_images(encoder, table, pairs, work, source)
         found = try_on_pairs(encoder, table, watched(work, watch), by=by, tell=tell)
     else:
@@ -308,6 +317,17 @@ def column_of(on: list[str], column: str) -> dict[str, str]:
     parts = [part for part in set_apart(root) if part is not None]
     found = {part / file: value for part in parts for file, value in table_column(part, column).items()}
     return {str(file if plain else file.relative_to(root)): value for file, value in found.items()}
+
+
+def with_columns(table: PairTable, on: list[str], by: list[str]) -> PairTable:
+    """The pairs with columns that the table of their folder has: a pair is of a group when both images are."""
+    columns = dict(table.columns)
+    for column in (column.lower() for column in by):
+        if on and column not in columns:
+            told = column_of(on, column)
+            both = ((told.get(a, ""), told.get(b, "")) for a, b in zip(table.a, table.b, strict=True))
+            columns[column] = tuple(one if one == other else "" for one, other in both)
+    return replace(table, columns=columns)
 
 
 def show_trial(found: Trial, *, every: bool, only: str, as_json: bool) -> None:
@@ -398,11 +418,22 @@ def draw_trial(found: Trial, model: Path, out: Path) -> None:
         print(write(out / f"{name}.png", content))
 
 
-def after_trial(model: Path, on: list[str], pairs: Path | None, out: Path | None, depth: int) -> str:
+def after_trial(model: Path, on: list[str], pairs: Path | None, out: Path | None, depth: int, rate: list[str]) -> str:
     """What to type next: the hardest pairs, or a threshold."""
     words = ["arcwise", "evaluate", str(model), *(["--on", *on] if on else [])]
     words += ["--pairs", str(pairs)] if pairs is not None else []
     deep = ["--depth", str(depth)] if depth else []
     if out is None:
         return join([*words, *deep, "--out", "evaluation"])
-    return join(["arcwise", "calibrate", str(model), "--on", *(on or ["SOURCE"]), *deep, "--far", "0.001"])
+    return join(["arcwise", "calibrate", str(model), "--on", *(on or ["SOURCE"]), *deep, *rate])
+
+
+def rate_for(found: Trial) -> list[str]:
+    """The smallest usual false accept rate that these identities are enough for, as words of a command."""
+    from arcwise.metrics.calibration import People, too_few
+
+    if found.embeddings.y is None:
+        return ["--far", "0.001"]
+    people = People.of(found.embeddings)
+    fits = [far for far in (0.001, 0.01, 0.1) if not too_few(people, far)]
+    return ["--far", f"{fits[0]:g}"] if fits else ["--far", "0.1", "--few-identities"]

@@ -81,8 +81,8 @@ def export_command(
     if precision != "float32":
         print(cost_text(embedder, done.encoder, work, precision))
     if known:
-        again = f"arcwise calibrate {shlex.quote(str(out))} --on SOURCE"
-        lost = "" if kept else f"; they were calibrated on other numbers: {again}"
+        anew = f"arcwise calibrate {shlex.quote(str(out))} --on {shlex.join(on) if on else 'SOURCE'}"
+        lost = "" if kept else f"; they were calibrated on other numbers: {anew}"
         print(f"{kept} of {len(known)} thresholds are in it{lost}")
     print(f"Next: arcwise verify {shlex.quote(str(out))} A.jpg B.jpg")
 

@@ -47,12 +47,23 @@ def make_command(
     data_dir
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
+    import numpy as np
+
     from arcwise.pairs import make_pairs
     from arcwise.trial import LEAST_IN_A_FOLD
 
     refuse_new_file(out)
     keys, y, names = labelled_keys(source, depth, data_dir)
-    made = make_pairs(keys, y, names, n=n, folds=folds, seed=seed)
+    made, root, looked = make_pairs(keys, y, names, n=n, folds=folds, seed=seed), folder_of(source), set[str]()
+    while root is not None and (drawn := {*made.a, *made.b} - looked):  # only what is drawn is decoded
+        broken = unreadable(root, sorted(drawn))
+        looked |= drawn
+        for key, reason in broken.items():
+            print(f"skipped {key}: {reason}", file=sys.stderr)
+        if broken:
+            fine = np.array([at for at, key in enumerate(keys) if key not in broken], np.int64)
+            keys, y = tuple(keys[at] for at in fine), y[fine]
+            made = make_pairs(keys, y, names, n=n, folds=folds, seed=seed)
     made.save(out)
     print(f"{out}: {len(made):,} pairs in {made.folds} folds, of {len(names):,} identities")
     few = len(names) // folds
@@ -63,6 +74,35 @@ def make_command(
             file=sys.stderr,
         )
     print(f"Next: arcwise evaluate MODEL --pairs {shlex.quote(str(out))} --on {shlex.quote(source)}")
+
+
+def folder_of(source: str) -> Path | None:
+    """What the keys of a folder's images are relative to; none of other sources, whose images are decoded whole."""
+    from arcwise.data.fetch import expand_home
+    from arcwise.data.images import split_filter
+    from arcwise.data.sources import SOURCES
+
+    plain, chosen = split_filter(source)
+    name, _, rest = plain.partition(":")
+    if name not in SOURCES and Path(source).is_dir():
+        return Path()
+    return expand_home(rest) if name == "folder" and not chosen else None
+
+
+def unreadable(root: Path, keys: list[str]) -> dict[str, str]:
+    """Images that cannot be decoded, with the reason."""
+    from arcwise.records import Unusable, ready_pixels
+    from arcwise.records.preprocessing import Framing, no_bombs
+
+    look, counter, bad = Framing(side=8, channels=3), Counter(image_text), {}
+    with no_bombs():
+        for at, key in enumerate(keys, start=1):
+            try:
+                ready_pixels(look, root / key, key)
+            except Unusable as error:
+                bad[key] = error.reason
+            counter("decoding", at, len(keys))
+    return bad
 
 
 def labelled_keys(source: str, depth: int, data_dir: Path | None):

@@ -148,9 +148,27 @@ def unpacked_keys(arrays: Mapping[str, np.ndarray]) -> tuple[str, ...] | None:
     return tuple(letters[a:b].decode(errors="surrogateescape") for a, b in bounds)
 
 
+MIRROR = "mirror:"
+
+
+def function_of(fingerprint: str, *, mirror: bool) -> str:
+    """The fingerprint of what gave some rows: the model's own, or, with mirror images added, that of another function.
+
+    >>> function_of("0123", mirror=False), function_of("0123", mirror=True)
+    ('0123', 'mirror:0123')
+    """
+    return f"{MIRROR}{fingerprint}" if mirror else fingerprint
+
+
 def refuse_other_models(*records: Any) -> None:
-    """Raises when records come from different encoders: their angles mean nothing to each other."""
-    models = {record.model for record in records if record is not None and record.model}
+    """Raises when records come from different encoders: their angles mean nothing to each other.
+
+    A head's centres are those of its model's rows, with mirror images or without.
+    """
+    there = [record for record in records if record is not None and record.model]
+    models = {record.model for record in there if isinstance(record, Embeddings)}
+    if len(models) < 2:
+        models = {record.model.removeprefix(MIRROR) for record in there}
     if len(models) > 1:
         first, second = sorted(models)[:2]
         raise ArcwiseError(
