@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -157,10 +158,48 @@ def test_another_model_or_other_images_begin_anew(here, capsys, monkeypatch):
     state = json.loads(Path(".new.safetensors.json").read_text())
     assert state["done"] == 5
     for changed in ("model", "work", "mirror"):
-        Path(".new.safetensors.json").write_text(json.dumps({**state, changed: "another"}))
-        Path(".new.safetensors.rows").write_bytes(b"\0" * 5 * 8 * 4)
+        nothing = bytes(5 * 8 * 4)
+        sums = zlib.crc32(json.dumps([5, {}]).encode(), zlib.crc32(nothing))
+        Path(".new.safetensors.json").write_text(json.dumps({**state, "crc32": sums, changed: "another"}))
+        Path(".new.safetensors.rows").write_bytes(nothing)
         module.embed_into("new.safetensors", encoder, images, batch=5)
         assert not (Embeddings.load("new.safetensors").x == 0).all(axis=1).any()
+
+
+def flipped(content, at):
+    """The bytes with one bit turned round."""
+    return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", ["none", "a bit", "zeros", "cut", "another image broken", "fewer done", "checksum"])
+def test_rows_that_changed_since_they_were_kept_are_not_gone_on_with(here, monkeypatch, damage):
+    module = sys.modules["arcwise.embed"]
+    monkeypatch.setattr(module, "SAVED_EVERY", 0.0)
+    Path("broken.png").write_bytes(b"no image")
+    images = ["known/7/0001.png", "broken.png", *(f"known/8/{i:04}.png" for i in range(1, 10))]
+    encoder, done = arcwise.Embedder.load("run"), []
+    rows, state = Path(".new.safetensors.rows"), Path(".new.safetensors.json")
+
+    def tell(now, total):
+        done.append(now)
+        if len(done) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        module.embed_into("new.safetensors", encoder, images, batch=5, tell=tell)
+    told, content = json.loads(state.read_text()), rows.read_bytes()
+    assert told["done"] == 5 and told["broken"].keys() == {"1"}
+    changed = {
+        "another image broken": {"broken": {"2": told["broken"]["1"]}}, "fewer done": {"done": 4, "broken": {}},
+        "checksum": {"crc32": told["crc32"] ^ 1},
+    }  # fmt: skip
+    state.write_text(json.dumps({**told, **changed.get(damage, {})}))
+    damaged = {"a bit": flipped(content, 77), "zeros": bytes(len(content)), "cut": content[:70]}
+    rows.write_bytes(damaged.get(damage, content))
+    module.embed_into("new.safetensors", encoder, images, batch=5, tell=tell)
+    wanted, found = arcwise.embed(encoder, images, broken={}), Embeddings.load("new.safetensors")
+    assert found.keys == wanted.keys and np.allclose(found.x, wanted.x, rtol=1e-5, atol=1e-6)
+    assert done[1] == (10 if damage == "none" else 5)
 
 
 # ------------------------------------------------------------------------------------ verify and calibrate

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Int, UInt8, UInt64
 
 from arcwise.data.images import Images, MappedRows, Tell, image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError, name_list
@@ -337,7 +337,7 @@ class Decoded:
         self.shape = (n, framing.side, framing.side, framing.channels)
         self.pixels = np.memmap(place / "pixels.u8", np.uint8, mode=mode, shape=self.shape)
         self.sums = np.memmap(place / "sums.u4", np.uint32, mode=mode, shape=(n,))
-        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n,))
+        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n, 2))  # each beside its complement
         self.state = np.memmap(place / "state.u8", np.uint8, mode=mode, shape=(n,))
         self.read = np.zeros(n, bool)
 
@@ -349,9 +349,21 @@ class Decoded:
             self.read[row] = True
         return np.asarray(self.pixels[rows])
 
+    def hashes_of(self, rows: Int[np.ndarray, " m"]) -> UInt64[np.ndarray, " m"]:
+        """The `pixel_hash` of these images; one that has changed is taken of its pixels again."""
+        kept = np.array(self.hashes[rows])
+        for at in np.flatnonzero(kept[:, 0] != ~kept[:, 1]).tolist():
+            self.forget(int(rows[at]))
+            kept[at, 0] = pixel_hash(self[int(rows[at])])
+        return kept[:, 0]
+
+    def forget(self, row: int) -> None:
+        """Has one image decoded again by the next process."""
+        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
+
     def mend(self, row: int) -> None:
         """Decodes one image again, for this process and for the next."""
-        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
+        self.forget(row)
         name = self.listing.files[row]
         try:
             with no_bombs():
@@ -373,7 +385,7 @@ def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -
     """
     place = cache / "folders" / cache_key(listing, framing)
     n, each = len(listing.files), framing.side**2 * framing.channels
-    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 8 * n, "state.u8": n}
+    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 16 * n, "state.u8": n}
     lengths = {place / name: length for name, length in lengths.items()}
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -431,7 +443,8 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
         try:
             decoded = framing.pixels(listing.root / listing.files[row])
             cache.pixels[row], cache.sums[row] = decoded, zlib.crc32(np.ascontiguousarray(decoded).data)
-            cache.hashes[row] = pixel_hash(decoded)
+            one_hash = np.uint64(pixel_hash(decoded))
+            cache.hashes[row] = one_hash, ~one_hash
             cache.state[row] = FINE
         except Exception as error:  # a broken file makes Pillow raise nearly anything
             cache.state[row], reasons[row] = BROKEN, why_unusable(error)
