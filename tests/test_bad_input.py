@@ -57,6 +57,8 @@ SAYS = {
     "skip of nearly everything": r"skip must be a number from 0 to 0\.1",
     "nesterov a word": r"nesterov must be true or false",
     "betas one number": r"betas must be two numbers such as \(0\.9, 0\.999\), got 0\.9",
+    "counts beyond every number": "counts must be one number of samples",
+    "m beyond every number": r"m must be a number from 0 to 3\.14",
     "paper continuation too wide": r"m must be a number from 0 to 2.33",
     "s inside the margin": r"s belongs to the head.*s=16",
     "per-class of wrong length": r"holds 2 margins, one per class, but the head has 10",

@@ -127,6 +127,8 @@ BUILD = {
     "memory zero": lambda: head(memory=0),
     "unknown head": lambda: arcwise.head_from("arkface", 8, 10),
     "softmax with parameters": lambda: arcwise.head_from("softmax:m=1", 8, 10),
+    "counts beyond every number": lambda: arcwise.margins_from_counts([1, 10**400]),
+    "m beyond every number": lambda: arcwise.margins.ArcFace([0.1, 10**400]),
     "counts negative": lambda: arcwise.margins_from_counts([1, -2]),
     "counts empty": lambda: arcwise.margins_from_counts([]),
     "counts all zero": lambda: arcwise.margins_from_counts([0, 0]),
