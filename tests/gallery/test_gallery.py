@@ -422,8 +422,20 @@ def test_a_large_gallery_is_searched_by_bytes_first_and_answers_the_same(tmp_pat
     assert [again.identify(image) for image in images] == wanted and again.stats()["search"] == "exact, by bytes first"
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "other", "table", "versions"])
-def test_a_damaged_gallery_is_a_message(tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("gone", "there is no gallery .*arcwise gallery create"),
+        ("cut", r"gallery\.json cannot be read: .*Put the file back"),
+        (
+            "other",
+            r"people: its templates cannot be read .*another dimension than gallery\.json says.*Put the folder back",
+        ),
+        ("table", "people: its templates cannot be read .*Put the folder back"),
+        ("versions", "people: its templates cannot be read .*Put the folder back"),
+    ],
+)
+def test_a_damaged_gallery_is_a_message(tmp_path, damage, said):
     place = tmp_path / "people"
     made = Gallery.create(place, Tiles(), thresholds=[threshold()])
     made.add("ada", photos(1, 3))
@@ -440,7 +452,7 @@ def test_a_damaged_gallery_is_a_message(tmp_path, damage):
     else:
         for path in (table / "_versions").iterdir():
             path.write_bytes(b"nothing")
-    with pytest.raises(ArcwiseError):
+    with pytest.raises(ArcwiseError, match=said):
         Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
 
 

@@ -231,7 +231,7 @@ def rows_of_table(opened: Any, dim: int, first: int, images: bool) -> Templates:
     asked = opened.search().select(wanted).limit(2**31 - 1)
     found = (asked.where(f"at >= {first}") if first else asked).to_arrow().combine_chunks()
     if found.schema.field("x").type != schema_of(dim).field("x").type:
-        raise ArcwiseError("its templates are of another dimension than it says.")
+        raise ValueError("they are of another dimension than gallery.json says")
     if any(found.column(name).null_count for name in wanted if name != "image"):
         raise ValueError("some of its templates are not whole")
 
