@@ -14,6 +14,7 @@ SAYS = {
     "labels float": r"y must be .*whole-number.*float32.*y\.long\(\)",
     "labels bool": r"y must be .*bool",
     "labels one-hot": r"one label per row of x: shape \(4,\), got \(4, 10\)",
+    "labels one-hot in floats": r"whole-number.*float32\. Pass y\.argmax\(1\), if it is one-hot",
     "labels of wrong length": r"shape \(4,\), got \(3,\)",
     "labels a list": r"y must be a tensor .* got list",
     "labels on another device": r"y is on meta, the head on cpu",

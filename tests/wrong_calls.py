@@ -44,6 +44,7 @@ WRONG = {
     "labels float": lambda h: h(X, Y.float()),
     "labels bool": lambda h: h(X, Y > 1),
     "labels one-hot": lambda h: h(X, torch.eye(4, 10).long()),
+    "labels one-hot in floats": lambda h: h(X, torch.eye(4, 10)),
     "labels of wrong length": lambda h: h(X, Y[:3]),
     "labels a list": lambda h: h(X, [0, 1, 2, 3]),
     "labels on another device": lambda h: h(X, Y.to("meta")),

@@ -150,6 +150,14 @@ def test_the_fused_engine_asks_for_a_gpu_that_is_new_enough(monkeypatch):
         assert (ops.fused_problem(there) is None) == fine, capability
 
 
+@pytest.mark.parametrize("lacking", ["triton", "triton.tools.tensor_descriptor"])
+def test_a_triton_that_is_too_old_is_as_none(monkeypatch, lacking):
+    monkeypatch.setattr(ops, "find_spec", lambda name: None if name.startswith(lacking) else object())
+    assert "triton 3.4 or newer is not installed" in ops.triton_missing.__wrapped__()
+    monkeypatch.setattr(ops, "find_spec", lambda name: object())
+    assert ops.triton_missing.__wrapped__() is None
+
+
 def test_an_unknown_engine_lists_the_choices():
     with pytest.raises(ArcwiseError, match=r"unknown engine 'chunky': did you mean 'chunked'"):
         split_lse(torch.randn(4, 3), torch.randn(9, 3), torch.randint(9, (4,)), 4.0, engine="chunky")

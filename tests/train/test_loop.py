@@ -575,6 +575,35 @@ def test_a_checkpoint_brings_back_all_of_its_progress(tmp_path):
     assert made(small(), tmp_path).progress == state
 
 
+def test_the_seconds_until_a_checkpoint_are_kept_and_gone_on_from(tmp_path, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    config = small("train.journal_every=1000", "train.epochs=2", "train.ema=0")
+    for stop_at, seconds in ((3, 30.0), (5, 50.0)):  # ten seconds a step, and an hour between two sittings
+        with monkeypatch.context() as patch:
+            original = Trainer.step
+
+            def step(self, batch, stop_at=stop_at, original=original):
+                if self.progress.step == stop_at:
+                    raise KeyError
+                clock[0] += 10.0
+                original(self, batch)
+
+            patch.setattr(Trainer, "step", step)
+            with pytest.raises(KeyError):
+                train(config, tmp_path / "run", device="cpu", resume=True)
+        assert made(config, tmp_path / "run").progress.seconds == seconds
+        clock[0] += 3600.0
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_colour_images_are_mirrored_and_grey_ones_are_not_where_nothing_was_said(channels):
+    pixels = np.zeros((8, 4, 4, channels), np.uint8)
+    splits = splits_from((pixels, np.arange(8) % 2), DataConfig(flip=None))
+    resolved = resolve(dataclasses.replace(SMALL, data=DataConfig(source="given", flip=None)), splits)
+    assert resolved.data.flip is (channels == 3)
+
+
 def test_the_mirror_image_counts_in_the_final_numbers(tmp_path):
     run = train(small("train.mirror=true", "train.epochs=1"), tmp_path / "run", device="cpu")
     images, model = load(SMALL.data).test, Embedder.load(run.path).eval()
