@@ -456,6 +456,20 @@ def test_a_damaged_gallery_is_a_message(tmp_path, damage, said):
         Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
 
 
+def test_a_creation_that_was_killed_is_begun_again_and_templates_without_a_card_are_left_alone(tmp_path):
+    place = tmp_path / "people"
+    Gallery.create(place, Tiles(), thresholds=[threshold()])
+    (place / "gallery.json").unlink()  # which is written last
+    made = Gallery.create(place, Tiles(), thresholds=[threshold()])
+    assert made.list() == [] and len(list(place.glob("*.lance"))) == 1
+    made.add("ada", photos(1, 3))
+    (place / "gallery.json").rename(tmp_path / "card")
+    with pytest.raises(ArcwiseError, match="holds other files, and a gallery needs a folder of its own"):
+        Gallery.create(place, Tiles())
+    (tmp_path / "card").rename(place / "gallery.json")
+    assert [one.name for one in Gallery.open(place, Tiles()).list()] == ["ada"]
+
+
 def test_a_torn_hint_of_the_table_loses_nothing(tmp_path):
     made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[threshold()])
     made.add("ada", photos(1, 3))

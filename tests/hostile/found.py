@@ -76,6 +76,7 @@ COMMANDS: list[list[str]] = [
 KILLS: list[tuple[str, str, int | float]] = [
     ("train", "interrupt twice", 69),
     ("compare", "interrupt twice", 133),
+    ("gallery create", "kill", 6),
 ]
 
 # Failing disks: the verb, what goes wrong, and at which call.

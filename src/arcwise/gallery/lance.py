@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import re
 import shutil
 import uuid
 import zlib
@@ -21,6 +22,7 @@ from arcwise.records.gallery import CARD, GalleryCard, Templates, as_unicode
 
 CARD_FILE = "gallery.json"
 COMPACTED_EVERY = 64  # commits
+TABLE_FOLDER = re.compile(r"templates-[0-9a-f]{12}\.lance")
 TRIES = 20  # of a reader whose table is rewritten under it
 
 
@@ -64,6 +66,19 @@ class LanceStore:
                 raise ArcwiseError(f"{self.folder} is a gallery already: arcwise gallery add {self.folder} FOLDER")
             self.new_table(card.table, schema_of(card.dim).empty_table())
             write_json(self.folder / CARD_FILE, card.as_values())
+
+    def forget_unfinished(self) -> None:
+        """Removes what a creation left that was killed before its gallery.json: tables with nobody in them."""
+        if self.unfinished():
+            with locked(self.folder):
+                for place in self.unfinished():
+                    shutil.rmtree(place)
+
+    def unfinished(self) -> list[Path]:
+        """The tables of a folder that holds nothing but tables with nobody in them."""
+        seen = [place for place in self.folder.glob("*") if not place.name.startswith(".")]
+        empty = [place for place in seen if TABLE_FOLDER.fullmatch(place.name) and not any(place.glob("data/*"))]
+        return empty if len(empty) == len(seen) else []
 
     def change(self, card: GalleryCard) -> None:
         """The same templates under another card."""
