@@ -97,16 +97,16 @@ DIGITS = SMALL.replace("SOURCE", "digits")
 DRAWN = SMALL.replace("SOURCE", "synthetic:classes=10,per_class=300,side=28")
 UNSEEN = DRAWN.replace("data.unseen=", "data.unseen=5-9")
 PROCESSOR_JOBS: dict[str, Callable[[Path], float]] = {
-    "training, digits": partial(processor, [f"{DIGITS}1 --out FOLDER/a", f"{DIGITS}12 --out FOLDER/b"]),
+    "training, digits": partial(processor, [f"{DIGITS}2 --out FOLDER/a", f"{DIGITS}12 --out FOLDER/b"]),
     "training, 2,400 images of 28 x 28 with snapshots": partial(
-        processor, [f"{DRAWN}1 --out FOLDER/a", f"{DRAWN}2 --set train.snapshots=true --out FOLDER/b"]
+        processor, [f"{DRAWN}2 --out FOLDER/a", f"{DRAWN}3 --set train.snapshots=true --out FOLDER/b"]
     ),
     "measuring (evaluate --again)": partial(
-        processor, [f"{UNSEEN}1 --out FOLDER/a", *(2 * ["evaluate FOLDER/a --again --json"])]
+        processor, [f"{UNSEEN}2 --out FOLDER/a", *(2 * ["evaluate FOLDER/a --again --json"])]
     ),
     "embedding 10,000 images of 28 x 28": partial(
         processor,
-        [f"{DRAWN}1 --out FOLDER/a"]
+        [f"{DRAWN}2 --out FOLDER/a"]
         + [
             f"embed FOLDER/a synthetic:classes=10,per_class={n},side=28 --out FOLDER/{n}.safetensors"
             for n in (50, 1000)

@@ -68,6 +68,7 @@ COMMANDS: list[list[str]] = [
     ["compare", "folder", "--out", "insight", "--workers", "1"],
     ["embed", "run", "digits", "--out", "run/config.json"],
     ["export", "run", ""],
+    ["export", "comparison/softmax-bias-seed0", "exported/new.onnx", "--data-dir", "new"],
     ["gallery", "export", "people", "comparison/new"],
     ["pairs", "make", "folder:table", "--seed", "-1"],
 ]

@@ -30,7 +30,7 @@ OWNED: dict[str, tuple[str, ...]] = {
     "compare": ("comparison/*",),
     "train": ("unfinished/*", "comparison/new*"),  # a run may lie beside a comparison's own, as the demo's do
     "embed": ("run/embeddings/*", "comparison/*-seed?/embeddings/*", "unfinished/embeddings/*"),
-    "export": tuple(f"{run}/*.onnx" for run in RUNS),
+    "export": (*(f"{run}/*.onnx" for run in RUNS), "exported/new.onnx"),  # beside another, where somebody says so
     "calibrate": tuple(f"{place}/thresholds.json" for place in (*RUNS, "exported")),
     "gallery": ("people/*", "stranger/new"),  # where somebody says that a new file is to be
     "pairs": ("stranger/new",),

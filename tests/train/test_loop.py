@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -573,6 +574,27 @@ def test_a_checkpoint_brings_back_all_of_its_progress(tmp_path):
     trainer = made(small(), tmp_path)
     save_checkpoint(trainer.run, state, trainer.modules, trainer.optimisers, trainer.device)
     assert made(small(), tmp_path).progress == state
+
+
+def test_a_step_is_recorded_anew_when_the_backbone_begins_to_move(tmp_path, monkeypatch):
+    begun, trainer = [], made(small("train.record=true"), tmp_path)
+    batch = next(iter(trainer.epoch_batches(0, 0)))
+
+    class Played:
+        def __init__(self, work, before):
+            begun.append(trainer.progress.step)
+            self.work = work
+
+        def __call__(self, x, y):
+            return self.work(x, y)
+
+    monkeypatch.setattr(loop, "Recording", Played)
+    trainer.config = override(trainer.config, ["train.frozen_epochs=1"])
+    trainer.device, trainer.backward = SimpleNamespace(type="cuda"), lambda x, y: (x.sum(), x.sum())
+    for step in range(2 * trainer.steps):
+        trainer.progress.step = step
+        trainer.forward_and_backward(batch)
+    assert begun == [0, trainer.steps]
 
 
 def test_the_seconds_until_a_checkpoint_are_kept_and_gone_on_from(tmp_path, monkeypatch):
