@@ -95,9 +95,9 @@ def processor(lines: list[str], source: Path) -> float:
 SMALL = "train mnist5-2d --set data.source=SOURCE --set data.unseen= --set train.epochs="
 DIGITS = SMALL.replace("SOURCE", "digits")
 DRAWN = SMALL.replace("SOURCE", "synthetic:classes=10,per_class=300,side=28")
-UNSEEN = DRAWN.replace("data.unseen=", "data.unseen=5-9")
+UNSEEN = DRAWN.replace("data.unseen=", "data.unseen=5-9 --set data.limit=400").replace("=300", "=600")
 PROCESSOR_JOBS: dict[str, Callable[[Path], float]] = {
-    "training, digits": partial(processor, [f"{DIGITS}2 --out FOLDER/a", f"{DIGITS}12 --out FOLDER/b"]),
+    "training, digits": partial(processor, [f"{DIGITS}2 --out FOLDER/a", f"{DIGITS}30 --out FOLDER/b"]),
     "training, 2,400 images of 28 x 28 with snapshots": partial(
         processor, [f"{DRAWN}2 --out FOLDER/a", f"{DRAWN}3 --set train.snapshots=true --out FOLDER/b"]
     ),

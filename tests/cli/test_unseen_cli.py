@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import warnings
@@ -299,6 +300,18 @@ def test_pairs_are_drawn_evenly_apart_and_again_the_same(here, capsys):
     assert sum(map(len, people)) == len(set().union(*people))
     assert len({frozenset(pair) for pair in zip(table.a, table.b, strict=True)}) == 400
     assert "is there already" in arc(capsys, "pairs make 'glyphs[300-359]' -n 400 --folds 5 --out a.csv", code=1)
+
+
+def test_images_that_no_pair_can_be_drawn_of_or_no_model_compared_on_are_named(here, capsys):
+    shutil.copytree("known", "spoilt")
+    Path("spoilt/8/0099.png").write_bytes(b"no image")
+    for line in (
+        "pairs make 'folder:spoilt[7-9]' -n 6 --folds 1 --out spoilt.csv",
+        "export run spoilt.onnx --on 'folder:spoilt[7-9]'",
+    ):
+        capsys.readouterr()
+        assert code_of(shlex.split(line)) == 0
+        assert "skipped 8/0099.png: no image that Pillow can read" in capsys.readouterr().err
 
 
 def test_evaluate_on_images_says_what_is_known_of_them(here, capsys):

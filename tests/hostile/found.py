@@ -83,4 +83,5 @@ KILLS: list[tuple[str, str, int | float]] = [
 # Failing disks: the verb, what goes wrong, and at which call.
 DISK: list[tuple[str, str, int]] = [
     ("figures", "cannot be read", 24),
+    ("pairs make", "cannot be read", 77),
 ]
