@@ -95,6 +95,9 @@ def test_embed_takes_files_folders_sources_and_a_list(here, capsys, monkeypatch)
         monkeypatch=monkeypatch)  # fmt: skip
     four = Embeddings.load("four.safetensors")
     assert four.keys == ("known/8/0001.png", "known/9/0002.png") and four.y is None
+    for nothing in ("", "\n \n"):
+        said = arc(capsys, "embed run - --out five.safetensors", code=1, stdin=nothing, monkeypatch=monkeypatch)
+        assert "standard input names no images: one path on each line is read, as in ls *.jpg | arcwise embed" in said
     assert np.allclose(four.x[0], two.x[two.keys.index("known/8/0001.png")], rtol=1e-5, atol=1e-6)
     assert "nowhere.png cannot be used" in arc(capsys, "embed run nowhere.png --out five.safetensors", code=1)
     assert not Path("five.safetensors").exists()

@@ -69,6 +69,8 @@ COMMANDS: list[list[str]] = [
     ["embed", "run", "digits", "--out", "run/config.json"],
     ["export", "run", ""],
     ["export", "comparison/softmax-bias-seed0", "exported/new.onnx", "--data-dir", "new"],
+    ["gallery", "create", "exported/new.onnx", "--model", "run/model.safetensors", "--match", "mean"],
+    ["embed", "exported/model.onnx", "-", "--part", "test"],
     ["gallery", "export", "people", "comparison/new"],
     ["pairs", "make", "folder:table", "--seed", "-1"],
 ]

@@ -30,12 +30,13 @@ OWNED: dict[str, tuple[str, ...]] = {
     "compare": ("comparison/*",),
     "train": ("unfinished/*", "comparison/new*"),  # a run may lie beside a comparison's own, as the demo's do
     "embed": ("run/embeddings/*", "comparison/*-seed?/embeddings/*", "unfinished/embeddings/*"),
-    "export": (*(f"{run}/*.onnx" for run in RUNS), "exported/new.onnx"),  # beside another, where somebody says so
+    "export": tuple(f"{run}/*.onnx" for run in RUNS),
     "calibrate": tuple(f"{place}/thresholds.json" for place in (*RUNS, "exported")),
     "gallery": ("people/*", "stranger/new"),  # where somebody says that a new file is to be
     "pairs": ("stranger/new",),
 }
-EVERYBODY = ("*folders/*",)  # decoded pictures, in the cache or in a cache that --data-dir names
+# Decoded pictures, in the cache or in a cache that --data-dir names; a new place in a folder that is nobody's kind.
+EVERYBODY = ("*folders/*", "exported/new.onnx", "exported/new.onnx/*")
 NOTES = "# Notes\n\nNobody else writes here.\n"
 
 
