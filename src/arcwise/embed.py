@@ -7,8 +7,9 @@ import hashlib
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -31,6 +32,7 @@ from arcwise.records import (
     refuse_no_encoder,
     write_json,
 )
+from arcwise.records.files import PIECE_BYTES
 from arcwise.records.lock import take
 from arcwise.records.preprocessing import array_of, no_bombs
 from arcwise.schema import table, text, whole
@@ -313,7 +315,27 @@ class Written(NamedTuple):
     broken: dict[str, str]
 
 
-STATE = table({"work": text, "model": text, "done": whole(0), "broken": table(rest=text)}, rest=text)
+@dataclass
+class RowsDone:
+    """How many rows are done, a checksum of them, and the images among them that are of no use, with the reason."""
+
+    done: int = 0
+    crc32: int = 0
+    bad: dict[int, str] = field(default_factory=dict)
+
+    def add(self, file: IO[bytes], x: Float[np.ndarray, "b d"]) -> None:
+        """Puts rows into the file."""
+        file.write(x.data)
+        self.done, self.crc32 = self.done + len(x), zlib.crc32(x.data, self.crc32)
+
+    def told(self) -> dict[str, Any]:
+        """All of it as plain values; the checksum is then of them, too."""
+        broken = {str(row): why for row, why in self.bad.items() if row < self.done}
+        crc32 = zlib.crc32(json.dumps([self.done, broken]).encode(), self.crc32)
+        return {"done": self.done, "broken": broken, "crc32": crc32}
+
+
+STATE = table({"work": text, "model": text, "done": whole(0), "crc32": whole(0), "broken": table(rest=text)}, rest=text)
 
 
 def embed_into(
@@ -334,17 +356,16 @@ def embed_into(
     out, work = Path(out), work_of(encoder, images)
     told = {"work": work.digest, "model": encoder.fingerprint, "mirror": str(mirror)}
     with kept_rows(out) as (file, state):
-        done, bad = known_state(file, state, told, encoder.dim)
-        saved = time.monotonic()
-        file.seek(done * encoder.dim * 4)
-        for rows, x in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad, first=done):
-            here = min(done + batch, len(work)) - done
+        progress = known_state(file, state, told, encoder.dim)
+        bad, saved = progress.bad, time.monotonic()
+        file.seek(progress.done * encoder.dim * 4)
+        for rows, x in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad, first=progress.done):
+            here = min(progress.done + batch, len(work)) - progress.done
             whole_batch = np.zeros((here, encoder.dim), np.float32)
-            whole_batch[rows - done] = x
-            file.write(whole_batch.tobytes())
-            done += here
+            whole_batch[rows - progress.done] = x
+            progress.add(file, whole_batch)
             if time.monotonic() - saved > SAVED_EVERY:
-                keep_state(file, state, told, done, bad)
+                keep_state(file, state, told, progress)
                 saved = time.monotonic()
         if bad and len(bad) == len(work):
             raise Unusable(work.keys[0], bad[0], f" None of the {len(work):,} can: nothing was written.")
@@ -378,20 +399,25 @@ def kept_rows(out: Path) -> Iterator[tuple[IO[bytes], Path]]:
         raise ArcwiseError(cannot_write(out, error)) from error
 
 
-def known_state(file: IO[bytes], state: Path, told: dict[str, str], dim: int) -> tuple[int, dict[int, str]]:
-    """How many rows are done, of these images by this model, and the images among them that are of no use."""
+def known_state(file: IO[bytes], state: Path, told: dict[str, str], dim: int) -> RowsDone:
+    """What is done already, of these images by this model; nothing where the rows or what is told of them changed."""
     try:
         known = read_json(state, STATE)
-        bad = {int(row): reason for row, reason in known["broken"].items()}
+        found = RowsDone(known["done"], 0, {int(row): reason for row, reason in known["broken"].items()})
     except (ArcwiseError, ValueError):
-        return 0, {}
-    size = file.seek(0, os.SEEK_END)
-    fits = all(known.get(name) == value for name, value in told.items()) and known["done"] * dim * 4 <= size
-    return (known["done"], {row: why for row, why in bad.items() if 0 <= row < known["done"]}) if fits else (0, {})
+        return RowsDone()
+    end = found.done * dim * 4
+    fits = all(known.get(name) == value for name, value in told.items()) and end <= file.seek(0, os.SEEK_END)
+    if not fits:
+        return RowsDone()
+    file.seek(0)
+    for begin in range(0, end, PIECE_BYTES):
+        found.crc32 = zlib.crc32(file.read(min(PIECE_BYTES, end - begin)), found.crc32)
+    return found if found.told() == {name: known[name] for name in ("done", "broken", "crc32")} else RowsDone()
 
 
-def keep_state(file: IO[bytes], state: Path, told: dict[str, str], done: int, bad: Mapping[int, str]) -> None:
+def keep_state(file: IO[bytes], state: Path, told: dict[str, str], progress: RowsDone) -> None:
     """Says how many rows are done, once they are on the disk."""
     file.flush()
     os.fsync(file.fileno())
-    write_json(state, {**told, "done": done, "broken": {str(row): why for row, why in bad.items() if row < done}})
+    write_json(state, {**told, **progress.told()})

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,9 @@ def test_embed_takes_files_folders_sources_and_a_list(here, capsys, monkeypatch)
         monkeypatch=monkeypatch)  # fmt: skip
     four = Embeddings.load("four.safetensors")
     assert four.keys == ("known/8/0001.png", "known/9/0002.png") and four.y is None
+    for nothing in ("", "\n \n"):
+        said = arc(capsys, "embed run - --out five.safetensors", code=1, stdin=nothing, monkeypatch=monkeypatch)
+        assert "standard input names no images: one path on each line is read, as in ls *.jpg | arcwise embed" in said
     assert np.allclose(four.x[0], two.x[two.keys.index("known/8/0001.png")], rtol=1e-5, atol=1e-6)
     assert "nowhere.png cannot be used" in arc(capsys, "embed run nowhere.png --out five.safetensors", code=1)
     assert not Path("five.safetensors").exists()
@@ -177,10 +181,48 @@ def test_another_model_or_other_images_begin_anew(here, capsys, monkeypatch):
     state = json.loads(Path(".new.safetensors.json").read_text())
     assert state["done"] == 5
     for changed in ("model", "work", "mirror"):
-        Path(".new.safetensors.json").write_text(json.dumps({**state, changed: "another"}))
-        Path(".new.safetensors.rows").write_bytes(b"\0" * 5 * 8 * 4)
+        nothing = bytes(5 * 8 * 4)
+        sums = zlib.crc32(json.dumps([5, {}]).encode(), zlib.crc32(nothing))
+        Path(".new.safetensors.json").write_text(json.dumps({**state, "crc32": sums, changed: "another"}))
+        Path(".new.safetensors.rows").write_bytes(nothing)
         module.embed_into("new.safetensors", encoder, images, batch=5)
         assert not (Embeddings.load("new.safetensors").x == 0).all(axis=1).any()
+
+
+def flipped(content, at):
+    """The bytes with one bit turned round."""
+    return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", ["none", "a bit", "zeros", "cut", "another image broken", "fewer done", "checksum"])
+def test_rows_that_changed_since_they_were_kept_are_not_gone_on_with(here, monkeypatch, damage):
+    module = sys.modules["arcwise.embed"]
+    monkeypatch.setattr(module, "SAVED_EVERY", 0.0)
+    Path("broken.png").write_bytes(b"no image")
+    images = ["known/7/0001.png", "broken.png", *(f"known/8/{i:04}.png" for i in range(1, 10))]
+    encoder, done = arcwise.Embedder.load("run"), []
+    rows, state = Path(".new.safetensors.rows"), Path(".new.safetensors.json")
+
+    def tell(now, total):
+        done.append(now)
+        if len(done) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        module.embed_into("new.safetensors", encoder, images, batch=5, tell=tell)
+    told, content = json.loads(state.read_text()), rows.read_bytes()
+    assert told["done"] == 5 and told["broken"].keys() == {"1"}
+    changed = {
+        "another image broken": {"broken": {"2": told["broken"]["1"]}}, "fewer done": {"done": 4, "broken": {}},
+        "checksum": {"crc32": told["crc32"] ^ 1},
+    }  # fmt: skip
+    state.write_text(json.dumps({**told, **changed.get(damage, {})}))
+    damaged = {"a bit": flipped(content, 77), "zeros": bytes(len(content)), "cut": content[:70]}
+    rows.write_bytes(damaged.get(damage, content))
+    module.embed_into("new.safetensors", encoder, images, batch=5, tell=tell)
+    wanted, found = arcwise.embed(encoder, images, broken={}), Embeddings.load("new.safetensors")
+    assert found.keys == wanted.keys and np.allclose(found.x, wanted.x, rtol=1e-5, atol=1e-6)
+    assert done[1] == (10 if damage == "none" else 5)
 
 
 # ------------------------------------------------------------------------------------ verify and calibrate
@@ -285,6 +327,18 @@ def test_pairs_are_drawn_evenly_apart_and_again_the_same(here, capsys):
     assert sum(map(len, people)) == len(set().union(*people))
     assert len({frozenset(pair) for pair in zip(table.a, table.b, strict=True)}) == 400
     assert "is there already" in arc(capsys, "pairs make 'glyphs[300-359]' -n 400 --folds 5 --out a.csv", code=1)
+
+
+def test_images_that_no_pair_can_be_drawn_of_or_no_model_compared_on_are_named(here, capsys):
+    shutil.copytree("known", "spoilt")
+    Path("spoilt/8/0099.png").write_bytes(b"no image")
+    for line in (
+        "pairs make 'folder:spoilt[7-9]' -n 6 --folds 1 --out spoilt.csv",
+        "export run spoilt.onnx --on 'folder:spoilt[7-9]'",
+    ):
+        capsys.readouterr()
+        assert code_of(shlex.split(line)) == 0
+        assert "skipped 8/0099.png: no image that Pillow can read" in capsys.readouterr().err
 
 
 def test_evaluate_on_images_says_what_is_known_of_them(here, capsys):

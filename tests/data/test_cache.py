@@ -8,7 +8,7 @@ from PIL import Image
 
 from arcwise.config import DataConfig
 from arcwise.data import folder, load
-from arcwise.data.images import image_hashes
+from arcwise.data.images import image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError
 
 
@@ -44,22 +44,25 @@ def cached(root, name):
 EXPECTED = {f"{name}/{i}.png": 100 * c + 10 * i + 5 for c, name in enumerate(("cat", "dog")) for i in range(6)}
 
 
-@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "state.u8"])
+@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "hashes.u8", "state.u8"])
 @pytest.mark.parametrize("damage", ["gone", "short", "long", "empty"])
 def test_a_cache_that_is_not_whole_is_made_anew(images, name, damage):
-    assert reds(loaded(images)) == EXPECTED
+    before = loaded(images)
+    assert reds(before) == EXPECTED
     path = cached(images, name)
     content = path.read_bytes()
     if damage == "gone":
         path.unlink()
     else:
         path.write_bytes({"short": content[:-1], "long": content + b"\0", "empty": b""}[damage])
-    assert reds(loaded(images)) == EXPECTED
+    after = loaded(images)
+    assert reds(after) == EXPECTED and after.fingerprint == before.fingerprint
 
 
-@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "state.u8"])
+@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "hashes.u8", "state.u8"])
 def test_a_flipped_bit_anywhere_in_the_cache_changes_nothing(images, name):
-    loaded(images)
+    whole = loaded(images)
+    before = whole.fingerprint, [pixel_hash(pixels) for pixels in np.asarray(whole.train.pixels)]
     path, random = cached(images, name), np.random.default_rng(0)
     for at in random.integers(0, path.stat().st_size, 12).tolist():
         content = bytearray(path.read_bytes())
@@ -68,7 +71,8 @@ def test_a_flipped_bit_anywhere_in_the_cache_changes_nothing(images, name):
         if name == "sums.u4":  # the image is as it was, its sum is not: it is decoded once more, the next time
             with pytest.raises(ArcwiseError, match=r"decoding it again gave another\. Say it once more"):
                 reds(loaded(images))
-        assert reds(loaded(images)) == EXPECTED
+        after = loaded(images)
+        assert (after.fingerprint, image_hashes(after.train).tolist()) == before and reds(after) == EXPECTED
 
 
 def test_black_images_never_stand_for_a_cache_that_was_zeroed(images):

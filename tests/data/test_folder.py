@@ -238,12 +238,19 @@ def test_the_cache_keeps_every_framing_apart(tmp_path, monkeypatch, other):
         picture = Image.fromarray(random.integers(1, 256, (20, 30, 3), dtype=np.uint8))
         picture.save(tmp_path / "wide" / f"{c}" / f"{i}.png")
 
-    def every(**options):
+    def mapped(**options):
         asked = DataConfig(**{"source": f"folder:{tmp_path / 'wide'}", "size": 16, "test": 0.4, **options})
-        parts = load(asked).parts.values()
+        return load(asked).parts.values()
+
+    def every(**options):
+        return pictures(mapped(**options))
+
+    def pictures(parts):
         return {name: image for part in parts for name, image in zip(part.files, np.asarray(part.pixels), strict=True)}
 
-    first, second, third = every(), every(**other), every()
+    earlier, first, second, third = mapped(), every(), every(**other), every()
+    assert len(list((tmp_path / "cache" / "folders").iterdir())) == 2  # none was made anew in the place of the other
+    assert all(np.array_equal(image, first[name]) for name, image in pictures(earlier).items())
     monkeypatch.setenv("ARCWISE_DATA", str(tmp_path / "fresh"))
     fresh = every(**other)
     assert len(first) == 6 and all(image.any() for image in second.values())

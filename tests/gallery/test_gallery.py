@@ -489,8 +489,20 @@ def test_a_large_gallery_is_searched_by_bytes_first_and_answers_the_same(tmp_pat
     assert [again.identify(image) for image in images] == wanted and again.stats()["search"] == "exact, by bytes first"
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "other", "table", "versions"])
-def test_a_damaged_gallery_is_a_message(tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("gone", "there is no gallery .*arcwise gallery create"),
+        ("cut", r"gallery\.json cannot be read: .*Put the file back"),
+        (
+            "other",
+            r"people: its templates cannot be read .*another dimension than gallery\.json says.*Put the folder back",
+        ),
+        ("table", "people: its templates cannot be read .*Put the folder back"),
+        ("versions", "people: its templates cannot be read .*Put the folder back"),
+    ],
+)
+def test_a_damaged_gallery_is_a_message(tmp_path, damage, said):
     place = tmp_path / "people"
     made = Gallery.create(place, Tiles(), thresholds=[threshold()])
     made.add("ada", photos(1, 3))
@@ -507,8 +519,22 @@ def test_a_damaged_gallery_is_a_message(tmp_path, damage):
     else:
         for path in (table / "_versions").iterdir():
             path.write_bytes(b"nothing")
-    with pytest.raises(ArcwiseError):
+    with pytest.raises(ArcwiseError, match=said):
         Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
+
+
+def test_a_creation_that_was_killed_is_begun_again_and_templates_without_a_card_are_left_alone(tmp_path):
+    place = tmp_path / "people"
+    Gallery.create(place, Tiles(), thresholds=[threshold()])
+    (place / "gallery.json").unlink()  # which is written last
+    made = Gallery.create(place, Tiles(), thresholds=[threshold()])
+    assert made.list() == [] and len(list(place.glob("*.lance"))) == 1
+    made.add("ada", photos(1, 3))
+    (place / "gallery.json").rename(tmp_path / "card")
+    with pytest.raises(ArcwiseError, match="holds other files, and a gallery needs a folder of its own"):
+        Gallery.create(place, Tiles())
+    (tmp_path / "card").rename(place / "gallery.json")
+    assert [one.name for one in Gallery.open(place, Tiles()).list()] == ["ada"]
 
 
 def test_a_torn_hint_of_the_table_loses_nothing(tmp_path):

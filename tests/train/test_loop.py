@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -583,6 +584,56 @@ def test_a_checkpoint_brings_back_all_of_its_progress(tmp_path):
     trainer = made(small(), tmp_path)
     save_checkpoint(trainer.run, state, trainer.modules, trainer.optimisers, trainer.device)
     assert made(small(), tmp_path).progress == state
+
+
+def test_a_step_is_recorded_anew_when_the_backbone_begins_to_move(tmp_path, monkeypatch):
+    begun, trainer = [], made(small("train.record=true"), tmp_path)
+    batch = next(iter(trainer.epoch_batches(0, 0)))
+
+    class Played:
+        def __init__(self, work, before):
+            begun.append(trainer.progress.step)
+            self.work = work
+
+        def __call__(self, x, y):
+            return self.work(x, y)
+
+    monkeypatch.setattr(loop, "Recording", Played)
+    trainer.config = override(trainer.config, ["train.frozen_epochs=1"])
+    trainer.device, trainer.backward = SimpleNamespace(type="cuda"), lambda x, y: (x.sum(), x.sum())
+    for step in range(2 * trainer.steps):
+        trainer.progress.step = step
+        trainer.forward_and_backward(batch)
+    assert begun == [0, trainer.steps]
+
+
+def test_the_seconds_until_a_checkpoint_are_kept_and_gone_on_from(tmp_path, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    config = small("train.journal_every=1000", "train.epochs=2", "train.ema=0")
+    for stop_at, seconds in ((3, 30.0), (5, 50.0)):  # ten seconds a step, and an hour between two sittings
+        with monkeypatch.context() as patch:
+            original = Trainer.step
+
+            def step(self, batch, stop_at=stop_at, original=original):
+                if self.progress.step == stop_at:
+                    raise KeyError
+                clock[0] += 10.0
+                original(self, batch)
+
+            patch.setattr(Trainer, "step", step)
+            with pytest.raises(KeyError):
+                train(config, tmp_path / "run", device="cpu", resume=True)
+        assert made(config, tmp_path / "run").progress.seconds == seconds
+        clock[0] += 3600.0
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_colour_images_are_mirrored_and_grey_ones_are_not_where_nothing_was_said(channels):
+    pixels = np.zeros((8, 4, 4, channels), np.uint8)
+    splits = splits_from((pixels, np.arange(8) % 2), DataConfig(flip=None))
+    resolved = resolve(dataclasses.replace(SMALL, data=DataConfig(source="given", flip=None)), splits)
+    assert resolved.data.flip is (channels == 3)
 
 
 def test_the_mirror_image_counts_in_the_final_numbers(tmp_path):

@@ -1,5 +1,7 @@
 """A user's own network, head, margin and arrays: trained, told in the Run, and resumed when they are given again."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -210,6 +212,14 @@ def test_what_would_have_no_effect_or_cannot_be_is_refused(tmp_path, options, sa
     with pytest.raises(arcwise.ArcwiseError, match=said):
         trained(tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_nobody_named_goes_to_its_recipe_head_and_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = arcwise.train("digits-2d", settings=[*SHORT, "seed=3"], head="cosface", device="cpu")
+    assert run.path == Path("runs/digits-2d-cosface-3") and run.finished
+    own = arcwise.train(arcwise.Config(), settings=SHORT, head=Softer(), data=arrays(), device="cpu")
+    assert own.path == Path("runs/own-softer-0") and own.finished
 
 
 def test_weights_are_averaged_of_a_network_without_buffers(tmp_path):

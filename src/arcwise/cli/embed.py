@@ -74,6 +74,9 @@ def embed_command(
     encoder = load_encoder(model, device=device)
     broken: dict[str, str] = {}
     works = [work_for(encoder, one, part, depth, data_dir, broken) for one in words_of(what)]
+    if not works:
+        again = f"ls *.jpg | arcwise embed {shlex.quote(str(model))} -"
+        raise ArcwiseError(f"standard input names no images: one path on each line is read, as in {again}")
     if len(works) > 1 and part != "all":
         raise ArcwiseError("--part is of one source: name it alone.")
     counter = Counter(image_text)

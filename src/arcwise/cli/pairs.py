@@ -121,5 +121,7 @@ def labelled_keys(source: str, depth: int, data_dir: Path | None):
         root = expand_home(split_filter(source)[0].partition(":")[2])
         return folder_keys(root, list_whole(root, depth=depth), whole=False)
     counter = Counter(image_text if name == "folder" else byte_text)
-    images, _ = load_whole(DataConfig(source=source, depth=depth), data_dir=data_dir, tell=counter)
+    images, broken = load_whole(DataConfig(source=source, depth=depth), data_dir=data_dir, tell=counter)
+    for key, reason in broken.items():
+        print(f"skipped {key}: {reason}", file=sys.stderr)
     return images.keys, images.y, images.names

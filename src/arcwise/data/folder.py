@@ -19,19 +19,17 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Int, UInt8, UInt64
 
 from arcwise.data.images import Images, MappedRows, Tell, image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError, name_list
-from arcwise.records import Framing, cannot_write, locked, read_json, write_json
+from arcwise.records import Framing, cannot_write, locked, write_json
 from arcwise.records.preprocessing import known_formats, no_bombs, why_unusable
-from arcwise.schema import anything, table, whole
 
 WINDOW = 4096  # images that wait for a worker at a time
 GREY_TO = 12  # levels that the channels of a grey picture may differ by, as JPEG makes them
 DECODER = 1  # raised when the same file would give other pixels
 TODO, FINE, BROKEN = 0, 1, 2
-ABOUT_CACHE = table({}, {"hashes": whole(0)}, rest=anything)
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "filename", "name", "image", "path"), ("label", "class", "identity", "id", "y")
 
 
@@ -350,7 +348,7 @@ class Decoded:
         self.shape = (n, framing.side, framing.side, framing.channels)
         self.pixels = np.memmap(place / "pixels.u8", np.uint8, mode=mode, shape=self.shape)
         self.sums = np.memmap(place / "sums.u4", np.uint32, mode=mode, shape=(n,))
-        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n,))
+        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n, 2))  # each beside its complement
         self.state = np.memmap(place / "state.u8", np.uint8, mode=mode, shape=(n,))
         self.read = np.zeros(n, bool)
 
@@ -362,17 +360,21 @@ class Decoded:
             self.read[row] = True
         return np.asarray(self.pixels[rows])
 
-    def hash_again(self) -> None:
-        """The hashes of all decoded images from their pixels; an image whose pixels are damaged is decoded anew."""
-        for row in np.flatnonzero(self.state == FINE).tolist():
-            if zlib.crc32(self.pixels[row].data) == self.sums[row]:
-                self.hashes[row] = pixel_hash(self.pixels[row])
-            else:
-                self.state[row] = TODO
+    def hashes_of(self, rows: Int[np.ndarray, " m"]) -> UInt64[np.ndarray, " m"]:
+        """The `pixel_hash` of these images; one that has changed is taken of its pixels again."""
+        kept = np.array(self.hashes[rows])
+        for at in np.flatnonzero(kept[:, 0] != ~kept[:, 1]).tolist():
+            self.forget(int(rows[at]))
+            kept[at, 0] = pixel_hash(self[int(rows[at])])
+        return kept[:, 0]
+
+    def forget(self, row: int) -> None:
+        """Has one image decoded again by the next process."""
+        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
 
     def mend(self, row: int) -> None:
         """Decodes one image again, for this process and for the next."""
-        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
+        self.forget(row)
         name = self.listing.files[row]
         try:
             with no_bombs():
@@ -394,7 +396,7 @@ def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -
     """
     place = cache / "folders" / cache_key(listing, framing)
     n, each = len(listing.files), framing.side**2 * framing.channels
-    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 8 * n, "state.u8": n}
+    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 16 * n, "state.u8": n}
     lengths = {place / name: length for name, length in lengths.items()}
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -405,24 +407,12 @@ def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -
                     make_room(path, length)
             reasons: dict[int, str] = {}
             found = Decoded(place, listing, framing, mode="r+")
-            trusted = known_sum(place) == zlib.crc32(found.hashes.data)
-            if not trusted:
-                found.hash_again()
-            if not trusted or (found.state != FINE).any():
+            if (found.state != FINE).any():
                 reasons = fill_cache(listing, framing, found, tell=tell)
-                about = {"root": str(listing.root), "images": n, "side": framing.side}
-                write_json(place / "about.json", {**about, "hashes": zlib.crc32(found.hashes.data)})
+                write_json(place / "about.json", {"root": str(listing.root), "images": n, "side": framing.side})
     except OSError as error:
         raise ArcwiseError(cannot_write(place, error)) from error
     return Decoded(place, listing, framing, mode="c"), reasons
-
-
-def known_sum(place: Path) -> int | None:
-    """The checksum of the hashes in a cache, where it was kept: they decide what counts as seen in training."""
-    try:
-        return read_json(place / "about.json", ABOUT_CACHE).get("hashes")
-    except ArcwiseError:
-        return None
 
 
 def make_room(path: Path, length: int) -> None:
@@ -464,7 +454,8 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
         try:
             decoded = framing.pixels(listing.root / listing.files[row])
             cache.pixels[row], cache.sums[row] = decoded, zlib.crc32(np.ascontiguousarray(decoded).data)
-            cache.hashes[row] = pixel_hash(decoded)
+            one_hash = np.uint64(pixel_hash(decoded))
+            cache.hashes[row] = one_hash, ~one_hash
             cache.state[row] = FINE
         except Exception as error:  # a broken file makes Pillow raise nearly anything
             cache.state[row], reasons[row] = BROKEN, why_unusable(error)

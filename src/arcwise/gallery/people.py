@@ -513,6 +513,7 @@ def new_store(place: str | Path, card: GalleryCard) -> LanceStore | MilvusStore:
     """What keeps the templates of a new gallery at a place."""
     store = store_at(place)
     if isinstance(store, LanceStore):
+        store.forget_unfinished()
         claim_folder(store.folder, "gallery")
     if store.exists():
         raise ArcwiseError(f"{place} is a gallery already: arcwise gallery add {place} FOLDER")
