@@ -37,8 +37,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS: dict[str, tuple[list[str], list[str]]] = {
     "sphere": (["sphere.py", "packing.py"], ["test_sphere.py", "test_packing.py", "test_margins.py", "test_heads.py"]),
     "margins": (["margins.py", "building.py"], ["test_margins.py", "test_heads.py", "test_bad_input.py"]),
-    "ops": (["ops/__init__.py", "ops/eager.py"], ["ops/test_ops.py", "test_heads.py", "ops/test_memory.py"]),
-    "heads": (["heads.py", "admit.py"], ["test_heads.py", "test_bad_input.py", "test_margins.py"]),
+    "ops": (
+        ["ops/__init__.py", "ops/eager.py"],
+        ["ops/test_ops.py", "test_heads.py", "ops/test_memory.py", "test_optim.py"],
+    ),
+    "heads": (
+        ["heads.py", "admit.py"],
+        ["test_heads.py", "test_headspec.py", "test_bad_input.py", "test_margins.py"],
+    ),
     "optim": (["optim.py", "ops/update.py"], ["test_optim.py"]),
     "metrics": (["metrics"], ["metrics"]),
     "compare": (

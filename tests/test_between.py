@@ -119,6 +119,34 @@ def test_a_report_is_about_one_experiment(runs, tmp_path):
         subject_of([runs / "a0", tmp_path / "straight"])
 
 
+def test_runs_fine_tuned_from_two_models_are_no_seeds_of_one_head(runs, tmp_path):
+    start = tmp_path / "start.safetensors"
+    for seed in (0, 1):
+        shutil.copy(runs / f"a{seed}" / "model.safetensors", start)
+        small_run(tmp_path / f"b{seed}", f"seed={seed}", f"init={start}")
+    with pytest.raises(ArcwiseError, match="differ in the model they were fine-tuned from"):
+        subject_of([tmp_path / "b0", tmp_path / "b1"])
+    with pytest.raises(ArcwiseError, match="whether they were fine-tuned"):
+        subject_of([tmp_path / "b0", runs / "a1"])
+    with pytest.raises(ArcwiseError, match=r"is not the model that .*b0 was started from"):
+        small_run(tmp_path / "b0", "seed=0", f"init={start}", resume=True)
+
+
+def test_a_comparison_of_fine_tuned_heads_is_gone_on_with_while_its_start_is_the_same(runs, tmp_path):
+    start, wide = tmp_path / "start.safetensors", tmp_path / "wide"
+    small_run(wide, "model.dim=3")  # not the recipe's dimension
+    shutil.copy(wide / "model.safetensors", start)
+    options = {"settings": [*SMALL, f"init={start}"], "workers": 1, "device": "cpu"}
+    for seeds in (1, 1, 2):
+        comparison, _ = arcwise.compare("digits-2d", "softmax", tmp_path / "c", seeds=seeds, **options)
+    for _ in range(2):  # a Run's folder stands for its model
+        small_run(tmp_path / "b", f"init={wide}", resume=True)
+    assert [run.settings.model.dim for run in comparison.finished_runs()["softmax"]] == [3, 3]
+    shutil.copy(runs / "a0" / "model.safetensors", start)
+    with pytest.raises(ArcwiseError, match=r"started with other settings|is not the model"):
+        arcwise.compare("digits-2d", "softmax", tmp_path / "c", seeds=3, **options)
+
+
 def test_margins_of_many_m_are_told_apart(tmp_path):
     for seed, margins in enumerate(([0.1, 0.2, 0.3, 0.4, 0.5], [0.5, 0.4, 0.3, 0.2, 0.1])):
         margin = arcwise.margins.ArcFace(m=torch.tensor(margins))
@@ -320,3 +348,21 @@ def test_a_run_begun_with_other_threads_is_told(runs, tmp_path):
     run = small_run(tmp_path / "run", "train.epochs=1")
     assert run.about["threads"] == torch.get_num_threads()
     assert not [word for word in Path(tmp_path / "run").iterdir() if word.suffix == ".damaged"]
+
+
+def test_a_run_that_cannot_be_written_is_measured_all_the_same(runs, tmp_path, monkeypatch):
+    shutil.copytree(runs / "a0", tmp_path / "run")
+    (tmp_path / "run" / "metrics.json").unlink(missing_ok=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.warns(UserWarning, match="cannot be written: its numbers are not kept"):
+        assert measure(str(tmp_path / "run"), again=True)["measured"]["accuracy"] > 0.0
+    assert not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_one_image_a_class_is_told_as_what_it_is(tmp_path, capsys):
+    from arcwise.cli import code_of
+
+    Embeddings(np.eye(3), np.arange(3)).save(tmp_path / "few.safetensors")
+    assert code_of(["evaluate", str(tmp_path / "few.safetensors")]) == 1
+    said = capsys.readouterr().err
+    assert "no class has two images" in said and "''" not in said

@@ -52,6 +52,11 @@ def test_every_setting_can_be_written_as_it_is_shown():
         ("data.channels=2", r"data.channels must be 1 \(grey\), 3 \(colour\)"),
         ("train.accumulate=7", r"cannot be split into train.accumulate=7"),
         ("data.validation=1.5", r"data.validation must be a number from 0 to 0.9"),
+        (f"train.epochs={10**23}", r"train.epochs must be at most 10,000,000, got 1000"),
+        (f"train.batch={10**23}", r"train.batch must be at most 10,000,000"),
+        (f"data.seed={10**23}", r"data.seed must be at most"),
+        ("data.seed=-1", r"data.seed must be a whole number of at least 0, got -1"),
+        (f"seed=-{10**23}", r"seed must be a whole number of at least 0"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(setting, says):

@@ -503,10 +503,41 @@ def test_reset_parameters_starts_everything_anew():
     head = arcwise.Head(4, 6, margin="adaface")
     head(torch.randn(9, 4), torch.randint(6, (9,)))
     weight = head.weight.clone()
+    head.weight.data.fill_(7.0)
     head.reset_parameters()
     assert (float(head.margin.mean), float(head.margin.std)) == (20.0, 100.0)
-    assert not torch.equal(head.weight, weight)
+    assert not torch.equal(head.weight, weight) and len(head.weight.unique()) == 24
     assert torch.allclose(head.weight.norm(dim=1), torch.ones(6))
+
+
+def test_prototypes_begin_in_directions_of_every_kind():
+    w = arcwise.Head(3, 4000).weight.detach()  # of a uniform direction each coordinate has mean 0 and square 1/3
+    assert torch.allclose(w.mean(0), torch.zeros(3), atol=0.05) and torch.allclose(
+        w.square().mean(0), torch.ones(3) / 3, atol=0.03
+    )
+
+
+def test_a_linear_head_begins_as_torchs_linear_layer_and_without_bias():
+    head = arcwise.LinearHead(16, 500, bias=True)
+    for values in (head.weight, head.bias):
+        values.data.fill_(7.0)
+    head.reset_parameters()
+    w = head.weight.detach()  # uniform in +-1/4: of square 1/48
+    assert 0.24 < w.abs().max() <= 0.25 and float(w.mean()) == pytest.approx(0.0, abs=0.01)
+    assert float(w.square().mean()) == pytest.approx(1 / 48, rel=0.05) and not head.bias.any()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_half_the_strength_of_a_margin_is_half_the_margin(engine):
+    whole, half = (arcwise.Head(4, 6, margin=f"cosface:m={m}", s=8.0, engine=engine) for m in (0.4, 0.1))
+    half.load_state_dict(whole.state_dict())
+    x, y = torch.randn(9, 4), torch.randint(6, (9,))
+    plain = torch.nn.functional.cross_entropy(whole.logits(x), y)
+    for strength, wanted in ((0.0, plain), (0.25, half(x, y))):
+        whole.set_strength(strength)
+        assert whole(x, y).item() == pytest.approx(wanted.item(), rel=1e-5)
+    with pytest.raises(arcwise.ArcwiseError, match="strength must be a number from 0 to 1"):
+        whole.set_strength(1.5)
 
 
 def test_score_leaves_every_part_in_the_mode_it_was_in():

@@ -10,7 +10,7 @@ from arcwise.config import HeadConfig
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
 from arcwise.headspec import HeadSpec, refuse_twins, split_heads
-from arcwise.margins import MARGINS, ArcFace
+from arcwise.margins import MARGINS, ArcFace, CosFace, NoiseFilter
 from arcwise.records import Run
 
 NUMBERS = st.floats(1e-3, 1e3).map(lambda v: float(f"{v:.6g}"))
@@ -37,6 +37,11 @@ def test_what_is_not_the_default_is_told():
     assert str(head_from("cosface:k=3", 4, 6).spec) == "cosface:m=0.35,s=64,k=3"
     assert Head(4, 6, margin=ArcFace([0.1] * 6)).spec.m is None
     assert LinearHead(4, 6, bias=True).spec.label == "softmax + bias"
+
+
+def test_a_margin_inside_of_another_is_told_with_what_is_not_its_default():
+    told = [Head(4, 6, margin=NoiseFilter(inner)).spec.parameters.get("margin") for inner in (CosFace(0.2), CosFace())]
+    assert told == ["cosface:m=0.2", "cosface"]
 
 
 def test_a_margin_of_the_users_bears_its_class_name():

@@ -108,6 +108,7 @@ def test_embeddings_follow_the_images_and_leave_the_model_as_it_was():
     again = embed(net, images.take(np.arange(7)[::-1]), batch=2)
     assert np.allclose(again.x[::-1], found.x, atol=1e-5)
     both = embed(net, images, mirror=True)
+    assert both.model != found.model and found.model == net.fingerprint  # it is another function
     flipped = Images(pixels=pixels[:, :, ::-1].copy(), y=images.y, names=images.names)
     assert np.allclose(both.x, found.x + embed(net, flipped).x, atol=1e-4)
     with pytest.raises(ArcwiseError, match="takes images of 16 x 16 x 3, these are 16 x 16 x 1"):

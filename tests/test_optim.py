@@ -18,6 +18,7 @@ PAIRS = [
     (optim.SGD, torch.optim.SGD, {"lr": 0.3, "momentum": 0.8, "nesterov": True, "weight_decay": 0.05}),
     (optim.SGD, torch.optim.SGD, {"lr": 0.3, "momentum": 0.0}),
     (optim.AdamW, torch.optim.AdamW, {"lr": 0.02, "weight_decay": 0.1, "betas": (0.8, 0.95)}),
+    (optim.AdamW, torch.optim.AdamW, {"lr": 0.05, "eps": 0.01, "weight_decay": 0.0}),
 ]
 
 

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -206,3 +207,24 @@ def test_threads_that_write_one_file_do_not_meet(tmp_path):
     for thread in threads:
         thread.join()
     assert not failed and len(set((tmp_path / "a.txt").read_text())) == 1 and len(list(tmp_path.iterdir())) == 1
+
+
+def test_thresholds_that_are_kept_at_once_are_all_kept(tmp_path, monkeypatch):
+    from arcwise.records import thresholds
+    from gallery.kit import threshold
+
+    read = thresholds.read_thresholds
+
+    def slow(path):
+        found = read(path)
+        time.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(thresholds, "read_thresholds", slow)
+    path = tmp_path / "thresholds.json"
+    kept = [
+        threading.Thread(target=thresholds.keep_threshold, args=(path, threshold(far=far))) for far in (0.1, 0.2, 0.3)
+    ]
+    [one.start() for one in kept]
+    [one.join() for one in kept]
+    assert sorted(one.far for one in read(path)) == [0.1, 0.2, 0.3]

@@ -5,6 +5,7 @@ Prints one JSON line per case: its name, the error's type and its message (or th
 
 import json
 import math
+import sys
 
 import numpy as np
 import torch
@@ -44,6 +45,7 @@ WRONG = {
     "labels float": lambda h: h(X, Y.float()),
     "labels bool": lambda h: h(X, Y > 1),
     "labels one-hot": lambda h: h(X, torch.eye(4, 10).long()),
+    "labels one-hot in floats": lambda h: h(X, torch.eye(4, 10)),
     "labels of wrong length": lambda h: h(X, Y[:3]),
     "labels a list": lambda h: h(X, [0, 1, 2, 3]),
     "labels on another device": lambda h: h(X, Y.to("meta")),
@@ -127,6 +129,8 @@ BUILD = {
     "memory zero": lambda: head(memory=0),
     "unknown head": lambda: arcwise.head_from("arkface", 8, 10),
     "softmax with parameters": lambda: arcwise.head_from("softmax:m=1", 8, 10),
+    "counts beyond every number": lambda: arcwise.margins_from_counts([1, 10**400]),
+    "m beyond every number": lambda: arcwise.margins.ArcFace([0.1, 10**400]),
     "counts negative": lambda: arcwise.margins_from_counts([1, -2]),
     "counts empty": lambda: arcwise.margins_from_counts([]),
     "counts all zero": lambda: arcwise.margins_from_counts([0, 0]),
@@ -134,7 +138,17 @@ BUILD = {
     "advise no classes": lambda: arcwise.advise(0, 2),
     "encode floats": lambda: embedder().encode(np.zeros((2, 8, 8, 1), np.float32)),
     "batch of floats": lambda: GREY.batch(np.zeros((2, 8, 8, 1))),
+    "embed with a path": lambda: arcwise.embed("runs/x", [np.zeros((8, 8), np.uint8)]),
+    "embed into with a path": lambda: sys.modules["arcwise.embed"].embed_into("x.safetensors", "runs/x", []),
+    "a gallery with a path": lambda: arcwise.Gallery.create("/nowhere/people", "runs/x"),
+    "a gallery opened with a number": lambda: arcwise.Gallery.open("/nowhere/people", 3),
     "labels of floats": lambda: arcwise.Embeddings(np.eye(2), np.array([0.5, 1.0])),
+    "rows that are a tensor": lambda: arcwise.Embeddings(torch.eye(2)),
+    "rows that are a list": lambda: arcwise.Embeddings([[1.0, 0.0]]),
+    "labels that are a list": lambda: arcwise.Embeddings(np.eye(2), [0, 1]),
+    "half a model": lambda: embedder().half().encode(np.zeros((2, 8, 8, 1), np.uint8)),
+    "a double model": lambda: embedder().double().encode(np.zeros((2, 8, 8, 1), np.uint8)),
+    "a brain model": lambda: embedder().bfloat16().encode(np.zeros((2, 8, 8, 1), np.uint8)),
     "prototypes with a short bias": lambda: arcwise.Prototypes(np.zeros((3, 2)), np.zeros(2)),
     "an image that is a number": lambda: arcwise.embed(embedder(), 3),
     "a network that is a class": lambda: arcwise.train("digits-2d", "/nowhere/run", model=torch.nn.Flatten),

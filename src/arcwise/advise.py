@@ -209,6 +209,10 @@ def sample_reasons(samples: tuple[int, int] | None) -> list[str]:
             f"samples: a class has only {fewest}: its prototype sees them rarely; sample classes evenly "
             "and judge on classes held out, not on these."
         )
+    elif fewest == most:
+        reasons.append(
+            f"samples: {fewest:,} of each class, neither rare nor uneven: s and m ask for classes and dimension alone."
+        )
     if most >= 10 * fewest:
         reasons.append(
             f"samples: the largest class has {most / fewest:.0f} times the smallest: give rare classes a larger "
@@ -252,8 +256,9 @@ def scale_warning(classes: int, best: float, enough: float) -> str:
     if classes == 1 or best == 0.0 or enough >= USUAL_S / 4.0:
         return ""
     return (
-        f"s = {USUAL_S:g} is {USUAL_S / enough:.0f} times what gives posterior {P:g} at a well-placed centre: the loss "
-        "of a sample vanishes as soon as its margin is met, so classes stop tightening early."
+        f"should you take it, the papers' s = {USUAL_S:g} is {USUAL_S / enough:.0f} times what gives posterior {P:g} "
+        "at a well-placed centre: the loss of a sample vanishes as soon as its margin is met, so classes "
+        "stop tightening early."
     )
 
 

@@ -30,24 +30,24 @@ class DataConfig:
     of the source that has no test set of its own. `seed` fixes the splits, whatever the run's seed is.
     """
 
-    source: str = "digits"
-    unseen: str = ""
-    validation: float = 0.0
-    test: float = 0.2
+    source: str = "digits"  # the images: a source, with a class filter as in mnist[0-4], or folder:PATH
+    unseen: str = ""  # classes kept from training and judged at the end, by position, name or pattern
+    validation: float = 0.0  # share of each class that is watched while training
+    test: float = 0.2  # share of each class to test on, where the source has no test set of its own
     limit: int = 0  # train on this many images at most, spread over the classes; 0: all
     imbalance: float = 1.0  # train on this many times as many images of the first class as of the last; 1: as they are
     size: int = 0  # side of the square image; 0: as the source has it (folders: 112)
     channels: int = 0  # 1 grey, 3 colour; 0: as the images are
     fit: str = ""  # to a square: crop, pad or stretch; "": arrays stretch, folders crop colour and pad grey images
     resample: str = ""  # bicubic or bilinear; "": as the source does (folders bicubic, arrays bilinear)
-    broken: str = "skip"  # or "refuse"
+    broken: str = "skip"  # files that cannot be read: skip or refuse
     depth: int = 1  # of folders: a class is a folder at this depth below the one that is named
     allow_overlap: bool = False  # train although some unseen images are trained on as well, pixel for pixel
     flip: bool | None = False  # mirror images; none: of colour images, not of grey ones, which may be characters
-    shift: int = 0  # pixels
-    rotate: float = 0.0  # degrees
-    cutout: int = 0  # side of the square in pixels
-    seed: int = 0
+    shift: int = 0  # at random by up to so many pixels
+    rotate: float = 0.0  # at random by up to so many degrees
+    cutout: int = 0  # side in pixels of a square that is covered at random, at most half the image
+    seed: int = 0  # of the splits, whatever the run's seed is
 
     def __post_init__(self) -> None:
         share = "It is a share of each class."
@@ -65,15 +65,23 @@ class DataConfig:
         if self.channels not in (0, 1, 3):
             raise ArcwiseError(f"data.channels must be 1 (grey), 3 (colour) or 0 (as they are), got {self.channels}.")
 
+    def covered(self, side: int) -> int:
+        """The side of the square that is covered in images of this side: half of theirs at most.
+
+        >>> DataConfig(cutout=16).covered(64), DataConfig(cutout=16).covered(16)
+        (16, 8)
+        """
+        return min(self.cutout, max(1, side // 2))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """The network: a backbone by name, the dimension of its embedding, and batch norm after the last layer."""
 
-    backbone: str = "simple_cnn"
-    dim: int = 2
-    norm: bool = False
-    dropout: float = 0.0
+    backbone: str = "simple_cnn"  # simple_cnn, vgg8, resnet9, iresnet18 to 100, or timm:NAME
+    dim: int = 2  # numbers in an embedding
+    norm: bool = False  # batch norm after the last layer
+    dropout: float = 0.0  # share of features before the last layer
     pretrained: bool = False  # timm models only
 
     def __post_init__(self) -> None:
@@ -85,12 +93,12 @@ class ModelConfig:
 class HeadConfig:
     """The head: its name, or name with parameters ("adaface:h=0.3"); None is what the advisor or the margin says."""
 
-    name: str = "arcface"
-    s: float | None = None
-    m: float | None = None
-    k: int | None = None
-    engine: str = "auto"
-    gradient: str = "exact"
+    name: str = "arcface"  # as arcwise margins lists them, or softmax
+    s: float | None = None  # scale of the cosines; none: as arcwise advise says
+    m: float | None = None  # the margin; none: its own
+    k: int | None = None  # centres of each class; none: one
+    engine: str = "auto"  # auto, eager, chunked or triton
+    gradient: str = "exact"  # or straight_through, as insightface has it
     inside: bool = False  # prototypes step in the backward pass, and no gradient of them is ever kept
     sample: float = 1.0  # the share of the classes beside the batch's own that a step counts and moves; 1: all
     corrected: bool = False  # a class that is drawn counts 1/sample times
@@ -131,37 +139,37 @@ class HeadConfig:
 class TrainConfig:
     """How the network is trained. Times in `warmup` and `margin_warmup` are epochs, and may be fractions."""
 
-    epochs: int = 10
-    batch: int = 128
+    epochs: int = 10  # times that all images are seen
+    batch: int = 128  # images a step
     accumulate: int = 1  # a batch is split into this many parts, one gradient
-    optimiser: str = "sgd"
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: str = "one-cycle"
-    warmup: float = 0.0
+    optimiser: str = "sgd"  # or adamw
+    lr: float = 0.1  # the largest learning rate
+    momentum: float = 0.9  # of sgd
+    weight_decay: float = 5e-4  # of weights, not of biases and norms
+    schedule: str = "one-cycle"  # of the learning rate: constant, one-cycle, cosine or polynomial
+    warmup: float = 0.0  # epochs in which the learning rate rises
     power: float = 1.0  # of the polynomial schedule
     final_lr: float = 0.0  # as a share of lr
-    margin_warmup: float = 0.0
+    margin_warmup: float = 0.0  # epochs in which the margin rises
     clip: float = 0.0  # largest norm of the gradient; 0: no clipping
     ema: float = 0.0  # decay per step of the averaged weights; 0: none
-    sampling: str = "shuffled"
+    sampling: str = "shuffled"  # or balanced, or m-per-class
     per_class: int = 4  # samples of one class in a batch, for sampling="m-per-class"
     patience: int = 0  # stop after this many epochs without a better validation accuracy; 0: never
-    evaluate_every: int = 1  # epochs
+    evaluate_every: int = 1  # epochs between two evaluations
     mirror: bool = False  # evaluate on the image and its mirror image together
     snapshots: bool = False  # embeddings of train and test at every epoch
     amp: bool = True  # bf16 where a GPU has it in hardware
     amp_cpu: bool = False  # bf16 where a CPU has it in hardware; embeddings stay float32
-    channels_last: bool = True
-    compile: bool = False
+    channels_last: bool = True  # how images lie in memory: faster on most machines
+    compile: bool = False  # the network by torch.compile
     record: bool = True  # on a GPU, where nothing is compiled: a step's kernels are recorded once and replayed
-    journal_every: int = 20  # steps
-    checkpoint_every: float = 60.0  # seconds
-    tensorboard: bool = False
+    journal_every: int = 20  # steps between two lines of the journal
+    checkpoint_every: float = 60.0  # seconds between two checkpoints
+    tensorboard: bool = False  # also write its files
     silence: float = 60.0  # seconds after which a process that says nothing ends a training of several
-    head_lr: float = 1.0  # shares of lr
-    backbone_lr: float = 1.0
+    head_lr: float = 1.0  # of the head, as a share of lr
+    backbone_lr: float = 1.0  # of the backbone, as a share of lr
     frozen_epochs: int = 0  # the backbone rests while the head and the neck learn
     batch_norm: str = "train"  # "frozen" keeps the statistics of the model that training starts from
 

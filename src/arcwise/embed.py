@@ -7,28 +7,32 @@ import hashlib
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from arcwise.data.folder import Listing, label_tables, list_images
+from arcwise.data.folder import Listing, label_tables, legible, list_whole
 from arcwise.data.images import Images, image_hashes, read_ahead
-from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least
+from arcwise.errors import ArcwiseError, Busy, NotFinite, count_at_least, note
 from arcwise.records import (
     Embeddings,
     Encoder,
     Unusable,
     cannot_write,
+    function_of,
     image_key,
     image_list,
     read_json,
     ready_pixels,
+    refuse_no_encoder,
     write_json,
 )
+from arcwise.records.files import PIECE_BYTES
 from arcwise.records.lock import take
 from arcwise.records.preprocessing import array_of, no_bombs
 from arcwise.schema import table, text, whole
@@ -65,7 +69,8 @@ class ToEmbed:
         sha.update(b"" if self.y is None else self.y.astype(np.int64).tobytes())
         for file in self.files:
             with contextlib.suppress(OSError):
-                sha.update(f"{file.stat().st_size} {file.stat().st_mtime_ns}\n".encode())
+                found = file.stat()  # a time of writing may be copied along, the time of change is the system's
+                sha.update(f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n".encode())
         sha.update(self.content())
         return sha.hexdigest()
 
@@ -93,12 +98,13 @@ def embed(
     >>> found.x.shape, found.keys[0].startswith("digits#")
     ((359, 2), True)
     """
+    refuse_no_encoder(encoder)
     work = work_of(encoder, images)
     x, bad = np.empty((len(work), encoder.dim), np.float32), {}
     for rows, some in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad):
         x[rows] = some
         refuse_broken(work, bad, broken)
-    return gathered(x, work, bad, encoder, about)
+    return gathered(x, work, bad, function_of(encoder.fingerprint, mirror=mirror), about)
 
 
 def refuse_broken(work: ToEmbed, bad: Mapping[int, str], broken: dict[str, str] | None) -> None:
@@ -114,15 +120,15 @@ def gathered(
     x: Float[np.ndarray, "n d"],
     work: ToEmbed,
     bad: Mapping[int, str],
-    encoder: Encoder,
+    model: str,
     about: Mapping[str, Any] | None,
 ) -> Embeddings:
     """The record of all rows but those that could not be read."""
     if not bad:
-        return Embeddings(x, work.y, work.names, work.keys, encoder.fingerprint, about)
+        return Embeddings(x, work.y, work.names, work.keys, model, about)
     fine = np.setdiff1d(np.arange(len(work)), sorted(bad))
     y = None if work.y is None else work.y[fine]
-    return Embeddings(x[fine], y, work.names, tuple(work.keys[i] for i in fine), encoder.fingerprint, about)
+    return Embeddings(x[fine], y, work.names, tuple(work.keys[i] for i in fine), model, about)
 
 
 def encoded(
@@ -160,6 +166,11 @@ def encode_rows(
 ) -> Float[np.ndarray, "n d"]:
     """The rows of one batch."""
     out = encoder.encode(pixels)
+    if np.shape(out) != (len(pixels), encoder.dim):
+        raise ArcwiseError(
+            f"the encoder gives rows of shape {np.shape(out)} for {len(pixels)} images, and says that its dim is "
+            f"{encoder.dim}: it must be ({len(pixels)}, {encoder.dim})."
+        )
     return out + encoder.encode(pixels[:, :, ::-1]) if mirror else out
 
 
@@ -177,7 +188,7 @@ def work_of(encoder: Encoder, images: Any) -> ToEmbed:
             content=lambda: image_hashes(images).tobytes(),
         )  # fmt: skip
     if isinstance(images, str | os.PathLike) and Path(images).is_dir():
-        return folder_work(encoder, Path(images))
+        return folder_work(encoder, Path(images), depth=depth_of(encoder))
     many = image_list(images)
     return listed_work(encoder, many, tuple(image_key(image, at) for at, image in enumerate(many)))
 
@@ -218,9 +229,17 @@ def bytes_in(image: Any) -> bytes:
     return image if isinstance(image, bytes) else np.ascontiguousarray(array_of(image)).tobytes()
 
 
+def depth_of(encoder: Encoder) -> int:
+    """How far below a folder its classes are folders: as the model was trained, where it tells, else 1."""
+    trained = getattr(encoder, "about", {}).get("config", {}).get("data", {})
+    return int(trained.get("depth", 1))
+
+
 def folder_work(encoder: Encoder, folder: Path, *, depth: int = 1) -> ToEmbed:
     """The images of a folder: labelled where it has a folder per class or a table, else not."""
-    found = list_images(folder, depth=depth)
+    found = list_whole(folder, depth=depth)
+    for words in found.notes:
+        note(f"{folder}: {words}")
     many = [folder / file for file in found.files]
     keys, y, names = folder_keys(folder, found, whole=True)
     return listed_work(encoder, many, keys) if is_loose(found) else listed_work(encoder, many, keys, y, names)
@@ -256,6 +275,7 @@ def joined(works: Sequence[ToEmbed]) -> ToEmbed:
     if len(works) == 1:
         return works[0]
     starts = np.cumsum([0, *map(len, works)])
+    works = [replace(work, names=tuple(map(legible, work.names))) for work in works]  # spelt in one way
     names = tuple(dict.fromkeys(name for work in works for name in work.names))
     y = None
     if all(work.y is not None for work in works):
@@ -295,7 +315,27 @@ class Written(NamedTuple):
     broken: dict[str, str]
 
 
-STATE = table({"work": text, "model": text, "done": whole(0), "broken": table(rest=text)}, rest=text)
+@dataclass
+class RowsDone:
+    """How many rows are done, a checksum of them, and the images among them that are of no use, with the reason."""
+
+    done: int = 0
+    crc32: int = 0
+    bad: dict[int, str] = field(default_factory=dict)
+
+    def add(self, file: IO[bytes], x: Float[np.ndarray, "b d"]) -> None:
+        """Puts rows into the file."""
+        file.write(x.data)
+        self.done, self.crc32 = self.done + len(x), zlib.crc32(x.data, self.crc32)
+
+    def told(self) -> dict[str, Any]:
+        """All of it as plain values; the checksum is then of them, too."""
+        broken = {str(row): why for row, why in self.bad.items() if row < self.done}
+        crc32 = zlib.crc32(json.dumps([self.done, broken]).encode(), self.crc32)
+        return {"done": self.done, "broken": broken, "crc32": crc32}
+
+
+STATE = table({"work": text, "model": text, "done": whole(0), "crc32": whole(0), "broken": table(rest=text)}, rest=text)
 
 
 def embed_into(
@@ -312,27 +352,27 @@ def embed_into(
 
     What is done is kept beside the file while it lasts: the same call goes on where it was stopped or killed.
     """
+    refuse_no_encoder(encoder)
     out, work = Path(out), work_of(encoder, images)
     told = {"work": work.digest, "model": encoder.fingerprint, "mirror": str(mirror)}
     with kept_rows(out) as (file, state):
-        done, bad = known_state(file, state, told, encoder.dim)
-        saved = time.monotonic()
-        file.seek(done * encoder.dim * 4)
-        for rows, x in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad, first=done):
-            here = min(done + batch, len(work)) - done
+        progress = known_state(file, state, told, encoder.dim)
+        bad, saved = progress.bad, time.monotonic()
+        file.seek(progress.done * encoder.dim * 4)
+        for rows, x in encoded(encoder, work, batch=batch, mirror=mirror, tell=tell, bad=bad, first=progress.done):
+            here = min(progress.done + batch, len(work)) - progress.done
             whole_batch = np.zeros((here, encoder.dim), np.float32)
-            whole_batch[rows - done] = x
-            file.write(whole_batch.tobytes())
-            done += here
+            whole_batch[rows - progress.done] = x
+            progress.add(file, whole_batch)
             if time.monotonic() - saved > SAVED_EVERY:
-                keep_state(file, state, told, done, bad)
+                keep_state(file, state, told, progress)
                 saved = time.monotonic()
         if bad and len(bad) == len(work):
             raise Unusable(work.keys[0], bad[0], f" None of the {len(work):,} can: nothing was written.")
         file.flush()
         x = np.memmap(file, np.float32, "r", shape=(len(work), encoder.dim)) if len(work) else np.zeros(
             (0, encoder.dim), np.float32)  # fmt: skip
-        gathered(x, work, bad, encoder, about).save(out)
+        gathered(x, work, bad, function_of(encoder.fingerprint, mirror=mirror), about).save(out)
     broken = {work.keys[row]: reason for row, reason in sorted(bad.items())}
     return Written(len(work) - len(bad), encoder.dim, work.names, broken)
 
@@ -359,20 +399,25 @@ def kept_rows(out: Path) -> Iterator[tuple[IO[bytes], Path]]:
         raise ArcwiseError(cannot_write(out, error)) from error
 
 
-def known_state(file: IO[bytes], state: Path, told: dict[str, str], dim: int) -> tuple[int, dict[int, str]]:
-    """How many rows are done, of these images by this model, and the images among them that are of no use."""
+def known_state(file: IO[bytes], state: Path, told: dict[str, str], dim: int) -> RowsDone:
+    """What is done already, of these images by this model; nothing where the rows or what is told of them changed."""
     try:
         known = read_json(state, STATE)
-        bad = {int(row): reason for row, reason in known["broken"].items()}
+        found = RowsDone(known["done"], 0, {int(row): reason for row, reason in known["broken"].items()})
     except (ArcwiseError, ValueError):
-        return 0, {}
-    size = file.seek(0, os.SEEK_END)
-    fits = all(known.get(name) == value for name, value in told.items()) and known["done"] * dim * 4 <= size
-    return (known["done"], {row: why for row, why in bad.items() if 0 <= row < known["done"]}) if fits else (0, {})
+        return RowsDone()
+    end = found.done * dim * 4
+    fits = all(known.get(name) == value for name, value in told.items()) and end <= file.seek(0, os.SEEK_END)
+    if not fits:
+        return RowsDone()
+    file.seek(0)
+    for begin in range(0, end, PIECE_BYTES):
+        found.crc32 = zlib.crc32(file.read(min(PIECE_BYTES, end - begin)), found.crc32)
+    return found if found.told() == {name: known[name] for name in ("done", "broken", "crc32")} else RowsDone()
 
 
-def keep_state(file: IO[bytes], state: Path, told: dict[str, str], done: int, bad: Mapping[int, str]) -> None:
+def keep_state(file: IO[bytes], state: Path, told: dict[str, str], progress: RowsDone) -> None:
     """Says how many rows are done, once they are on the disk."""
     file.flush()
     os.fsync(file.fileno())
-    write_json(state, {**told, "done": done, "broken": {str(row): why for row, why in bad.items() if row < done}})
+    write_json(state, {**told, **progress.told()})

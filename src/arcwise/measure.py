@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any
 
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, note
 from arcwise.metrics.identification import class_table, confusion, nearest_prototype
 from arcwise.metrics.summary import DUNN, METRICS, all_metrics, definitions, dunn_indices, dunn_name, finite_or_null
 from arcwise.records import Embeddings, Prototypes, Run, read_json, write_json
@@ -44,7 +45,10 @@ def measure(run: Run | str, *, again: bool = False) -> dict[str, Any]:
             metrics["classes"] = [row._asdict() for row in class_table(matrix, test.names)]
     except ArcwiseError as error:
         raise ArcwiseError(f"{run.path}: {error}") from None
-    run.keep_metrics(metrics)
+    if os.access(run.path, os.W_OK):
+        run.keep_metrics(metrics)
+    else:
+        note(f"{run.path} cannot be written: its numbers are not kept, and are measured again the next time.")
     return metrics
 
 

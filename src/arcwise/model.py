@@ -22,7 +22,7 @@ from arcwise.config import ModelConfig, from_values
 from arcwise.data.loader import as_tensor
 from arcwise.data.transforms import normalise_pixels
 from arcwise.errors import ArcwiseError
-from arcwise.networks import own_config, refuse_own
+from arcwise.networks import OWN, own_config, refuse_own
 from arcwise.records import FORMAT, Preprocessing, Run, errors_name, meta_json, rows_of
 from arcwise.schema import many, table, text, truth
 from arcwise.views import in_evaluation
@@ -122,7 +122,11 @@ class Embedder(nn.Module):
             some = slice(start, start + IMAGES_AT_ONCE)
             batch = as_tensor(pixels[some]).to(self.device)
             x = normalise_pixels(batch, self.preprocessing.mean, self.preprocessing.std)
-            out[some] = self.encode_batch(x).cpu().numpy()
+            try:
+                out[some] = self.encode_batch(x).cpu().numpy()
+            except RuntimeError:
+                refuse_other_precision(self)
+                raise
         return out
 
     def embed(self, images: Any) -> Float[np.ndarray, "n d"]:
@@ -138,9 +142,14 @@ class Embedder(nn.Module):
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of weights, network and preprocessing; names, dates and what else is in the file do not enter."""
+        """The SHA-256 of weights, network and preprocessing; names, dates and what else is in the file do not enter.
+
+        Of a network of your own the classes of its layers enter, not the text of their `forward` nor plain attributes.
+        """
         sha = hashlib.sha256()
         network = {"backbone": self.config.backbone, "dim": self.config.dim, "norm": self.config.norm}
+        if self.config.backbone.startswith(OWN):  # other layers between equal weights are another function
+            network["layers"] = [f"{name} {type(layer).__name__}" for name, layer in self.backbone.named_modules()]
         sha.update(json.dumps([network, dataclasses.asdict(self.preprocessing)], sort_keys=True).encode())
         for name, value in sorted(self.state_dict().items()):
             if not name.endswith("num_batches_tracked"):  # counts steps, and changes no embedding
@@ -222,6 +231,16 @@ def finished_model(folder: Path) -> Path:
     if not run.model.is_file():
         raise ArcwiseError(f"{folder} has no finished model yet. Go on with: {run.resume_command}")
     return run.model
+
+
+def refuse_other_precision(model: nn.Module) -> None:
+    """Raises where weights are not float32, which images are handed over in."""
+    for name, weight in model.named_parameters():
+        if weight.dtype != torch.float32:
+            raise ArcwiseError(
+                f"the weights are {str(weight.dtype).removeprefix('torch.')} ({name}), and images come in float32: "
+                "call model.float() first."
+            )
 
 
 def earlier_framing(about: Mapping[str, Any]) -> dict[str, str]:

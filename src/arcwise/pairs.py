@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from arcwise.data.folder import counted, table_rows
-from arcwise.errors import ArcwiseError, count_in
+from arcwise.errors import ArcwiseError, count_in, note
 from arcwise.records import write
 from arcwise.schema import MOST
 
@@ -40,6 +41,19 @@ class PairTable:
     def folds(self) -> int:
         """How many folds there are."""
         return 1 if self.fold is None else len(np.unique(self.fold))
+
+    @property
+    def people(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Whom the images of each pair show: by name_a and name_b, or as far as pairs of one identity join images."""
+        if {"name_a", "name_b"} <= set(self.columns):
+            return self.columns["name_a"], self.columns["name_b"]
+        first = joined_images(self.a, self.b, self.same)
+        return tuple(first[key] for key in map(spelt, self.a)), tuple(first[key] for key in map(spelt, self.b))
+
+    @property
+    def identities(self) -> int:
+        """How many identities there are, at most where nobody is named."""
+        return len(set().union(*self.people))
 
     def save(self, path: str | Path) -> Path:
         """The path of the CSV that now holds them, one row a pair."""
@@ -74,22 +88,84 @@ class PairTable:
         cells = {name: tuple(row[at] for row in rows[1:]) for at, name in enumerate(head)}
         refuse_contradictions(path, cells)
         own = ("a", "b", "same", "fold")
-        return cls(
+        made = cls(
             a=filled(path, "a", cells["a"]), b=filled(path, "b", cells["b"]), same=truths(path, cells["same"]),
             fold=wholes(path, cells["fold"]) if "fold" in cells else None,
             columns={name: values for name, values in cells.items() if name not in own},
         )  # fmt: skip
+        refuse_other_people(path, made)
+        tell_shared_folds(path, made)
+        return made
 
 
 def refuse_contradictions(path: Path, cells: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises where an image is paired with itself, or two images are called the same and different."""
+    """Raises where an image is paired with itself, or two images twice, however their paths are spelt."""
     said: dict[frozenset[str], tuple[int, bool]] = {}
     for number, (a, b, same) in enumerate(zip(cells["a"], cells["b"], cells["same"], strict=True), start=2):
-        if a == b and a:
+        if a and spelt(a) == spelt(b):
             raise ArcwiseError(f"{path}, row {number} pairs {a} with itself: leave the row out.")
-        before, told = said.setdefault(frozenset((a, b)), (number, same.lower() in YES))
+        before, told = said.setdefault(frozenset((spelt(a), spelt(b))), (number, same.lower() in YES))
         if told != (same.lower() in YES):
             raise ArcwiseError(f"{path}, rows {before} and {number} call {a} and {b} the same and different: keep one.")
+        if before != number:
+            raise ArcwiseError(f"{path}, rows {before} and {number} are one pair, {a} and {b}: keep one.")
+
+
+def spelt(key: str) -> str:
+    """A path in its shortest spelling.
+
+    >>> spelt("a//1.png") == spelt("./b/../a/1.png") == "a/1.png"
+    True
+    """
+    return posixpath.normpath(key)
+
+
+def joined_images(a: tuple[str, ...], b: tuple[str, ...], same: Bool[np.ndarray, " p"]) -> dict[str, str]:
+    """For every image the one that stands for its identity: those that pairs of one identity join have one.
+
+    >>> joined_images(("1", "2", "4"), ("2", "3", "1"), np.array([True, True, False]))
+    {'1': '3', '2': '3', '3': '3', '4': '4'}
+    """
+    stands = {key: key for key in map(spelt, (*a, *b))}
+
+    def last(key: str) -> str:
+        while stands[key] != key:
+            stands[key] = key = stands[stands[key]]
+        return key
+
+    for i, j, one in zip(a, b, same.tolist(), strict=True):
+        if one:
+            stands[last(spelt(i))] = last(spelt(j))
+    return {key: last(key) for key in sorted(stands)}
+
+
+def refuse_other_people(path: Path, table: PairTable) -> None:
+    """Raises where two images are called different whom other rows, or their names, call one identity; and the like."""
+    one, other = table.people
+    named = "name_a" in table.columns
+    for row, (first, second, same) in enumerate(zip(one, other, table.same.tolist(), strict=True)):
+        if (first == second) != same:
+            why = f"are of {first} and {second}" if named else "are of one identity by other rows"
+            raise ArcwiseError(
+                f"{path}, row {row + 2} calls {table.a[row]} and {table.b[row]} {'the same' if same else 'different'}, "
+                f"and they {why}: mend one of them."
+            )
+
+
+def tell_shared_folds(path: Path, table: PairTable) -> None:
+    """Tells where folds share identities: then the others' threshold has seen whom it judges."""
+    if table.fold is None:
+        return
+    folds: dict[str, set[int]] = {}
+    for people in table.people:
+        for somebody, fold in zip(people, table.fold.tolist(), strict=True):
+            folds.setdefault(somebody, set()).add(fold)
+    shared = sum(len(some) > 1 for some in folds.values())
+    if shared:
+        note(
+            f"{shared:,} of {len(folds):,} identities of {path} are in several folds, so that the accuracy over folds "
+            "is that of people whom the threshold has seen: arcwise pairs make draws folds that share nobody."
+        )
 
 
 def filled(path: Path, name: str, cells: tuple[str, ...]) -> tuple[str, ...]:

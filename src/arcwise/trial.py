@@ -28,7 +28,8 @@ from arcwise.records import Embeddings, Encoder, Prototypes
 LEAST_IN_A_FOLD = 6  # identities
 HARDEST = 6  # pairs of each kind
 PAIRS = 6000  # that the accuracy over folds is taken from, where there are as many
-FROM_SOURCE = re.compile(r"([a-z][a-z0-9-]*)(:[^#]*)?#(\d{1,15})")  # the key of an image of a named source
+# The key of an image of a named source, with its part or its parameters.
+FROM_SOURCE = re.compile(r"([a-z][a-z0-9-]*)(:[^#]*)?#(\d{1,15})")
 
 
 class GroupRow(NamedTuple):
@@ -106,7 +107,7 @@ def try_on_pairs(
     groups = {
         column: group_rows(np.array(table.columns[column])[kept], score, same, at.threshold) for column in by
     }  # fmt: skip
-    numbers, labels, marks = pair_numbers(scores, folds)
+    numbers, labels, marks = pair_numbers(scores, folds, table.identities)
     return Trial(
         embeddings=found, numbers=numbers, labels=labels, notes={"pairs-eer": NEAREST_POINT}, marks=marks,
         threshold=at.threshold, scores=scores, folds=folds, rejection=by_length(found, scores, a, b, score, same),
@@ -216,9 +217,9 @@ def by_length(
 
 
 def group_rows(values: np.ndarray, score: np.ndarray, same: Bool[np.ndarray, " p"], threshold: float) -> list[GroupRow]:
-    """A row for each value of a column."""
+    """A row for each value of a column; what is empty is no group."""
     rows = []
-    for value in sorted(set(values.tolist())):
+    for value in sorted(set(values.tolist()) - {""}):
         here = values == value
         kinds = same[here]
         if kinds.any() and not kinds.all():
@@ -307,14 +308,17 @@ def pair_images(encoder: Encoder, table: PairTable, path: Path, source: ToEmbed 
         return some_of_work(source, keys, f"which {path} names")
     named = {key: found for key in keys if (found := FROM_SOURCE.fullmatch(key))}
     if named and len(named) == len(keys):
-        sources = {found[1] for found in named.values()}
+        sources = {found[1] + (told if "=" in (told := found[2] or "") else "") for found in named.values()}
         if len(sources) > 1:
             raise ArcwiseError(
                 f"{path} names images of {name_list(tuple(sorted(sources)))}: keep to one source a table."
             )
         return some_of_work(whole_source(sources.pop()), keys, f"which {path} names")
     root = path.resolve().parent
-    files = [root / table_file(root, key, str(path)) for key in keys]
+    try:
+        files = [root / table_file(root, key, str(path)) for key in keys]
+    except ArcwiseError as error:
+        raise ArcwiseError(f"{error} If these are images of a folder, name it: --on folder:PATH") from None
     return replace(listed_work(encoder, files, keys), y=None)
 
 
@@ -324,7 +328,8 @@ def some_of_work(work: ToEmbed, keys: tuple[str, ...], where: str) -> ToEmbed:
     lacking = [key for key in keys if key not in place]
     if lacking:
         raise ArcwiseError(
-            f"there is no image {lacking[0]!r}, {where}; {len(lacking):,} of {len(keys):,} are not there."
+            f"there is no image {lacking[0]!r}, {where}; {len(lacking):,} of {len(keys):,} are not there. Name what "
+            "the pairs were made of, in the same words: --on folder:PATH, --on PATH, or a source."
         )
     rows = np.array([place[key] for key in keys])
     back = {int(row): at for at, row in enumerate(rows)}

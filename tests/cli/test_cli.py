@@ -140,3 +140,28 @@ def test_the_page_is_written_with_a_figure_for_every_margin(tmp_path):
 def test_the_committed_page_is_the_generated_one():
     assert (ROOT / "docs" / "margins.md").read_text() == page_text("margins")
     assert sorted(p.stem for p in (ROOT / "docs" / "margins").glob("*.png")) == sorted(MARGINS)
+
+
+def test_every_setting_of_a_recipe_is_explained(capsys):
+    from arcwise.cli import code_of
+
+    assert code_of(["recipes", "folder"]) == 0
+    settings = [line for line in capsys.readouterr().out.splitlines() if re.match(r"(data|model|head|train)\.", line)]
+    assert len(settings) > 50 and not [line for line in settings if "  # " not in line]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "folder", "leaves"], "arcwise train folder --data folder:leaves"),
+        (["train", "leaves"], "arcwise train folder --data folder:leaves"),
+        (["train", "folder", "--data", "folder:leaves/x.csv"], "name the folder that it lies in, folder:leaves"),
+    ],
+)
+def test_a_folder_in_the_wrong_place_is_told_where_it_belongs(words, said, tmp_path, monkeypatch, capsys):
+    from arcwise.cli import code_of
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leaves").mkdir()
+    (tmp_path / "leaves" / "x.csv").write_text("file,label\n")
+    assert code_of(words) in (1, 2) and said in capsys.readouterr().err

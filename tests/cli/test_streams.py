@@ -1,5 +1,6 @@
 """Streams as a command finds them: closed, narrow, a pipe that is gone; and Ctrl-C from the first moment on."""
 
+import io
 import os
 import signal
 import subprocess
@@ -64,14 +65,33 @@ def test_control_characters_of_names_reach_no_terminal(capsys, tmp_path):
 
 
 def test_what_draws_on_a_terminal_gets_the_stream_below():
-    import io
-
     below = io.StringIO()
     above = Harmless(below)  # type: ignore[arg-type]
     print("\x1b[1m", file=above)
     print("\x1b[1m", file=raw_stream(above))
     assert below.getvalue() == "\\x1b[1m\n\x1b[1m\n"
     assert raw_stream(below) is below
+
+
+ODD = "[/b] [red]\x1b[2J"  # markup to rich, and a control sequence to a terminal
+
+
+def test_a_comparisons_panel_and_table_show_names_as_they_are(capsys):
+    from types import SimpleNamespace
+
+    from rich.console import Console
+
+    from arcwise.cli.comparison_display import ComparisonDisplay, print_table
+    from arcwise.study.table import Table
+
+    drawn, display, job = io.StringIO(), ComparisonDisplay(), SimpleNamespace(label=f"one {ODD}")
+    for event in ({"kind": "start", "total": 9}, {"kind": "data", "what": f"decoding {ODD}"}):
+        display(job, event)  # type: ignore[arg-type]
+    Console(file=drawn, width=200).print(display.panel())
+    head = f"two {ODD}"
+    print_table(Table(heads=[head], seeds={head: [0]}, values={"accuracy": {head: [0.5]}}, seconds={head: [1.0]}))
+    said = drawn.getvalue() + capsys.readouterr().out
+    assert all(f"{word} [/b] [red]\\x1b[2J" in said for word in ("one", "decoding", "two")) and "\x1b" not in said
 
 
 @pytest.mark.parametrize("wait", [0.15, 0.25, 0.4, 0.7])

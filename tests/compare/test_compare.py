@@ -22,6 +22,8 @@ from arcwise.errors import ArcwiseError
 from arcwise.headspec import folder_name, split_heads
 from arcwise.recipes import recipe
 from arcwise.records import Comparison, Run
+from arcwise.report.content import repeat_command
+from arcwise.report.make import subject_of
 from arcwise.study.table import comparison_table, table_of
 
 BASE = override(recipe("digits-2d"), ["train.epochs=2", "data.unseen=8-9", "data.source=digits[0-7]"])
@@ -236,3 +238,11 @@ def test_infinite_numbers_are_null_in_the_file_and_infinite_in_the_table(finishe
     metrics.pop("definitions")
     (run.path / "metrics.json").write_text(json.dumps(metrics))
     assert comparison_table(comparison).values["accuracy"]["softmax"][0] < 1.0  # measured again
+
+
+def test_a_report_repeats_the_heads_as_they_were_given(finished):
+    comparison, _ = finished
+    command = repeat_command(subject_of([comparison.path]).runs)
+    assert command.startswith("arcwise compare digits-2d --heads softmax,arcface") and "m=0.3" not in command
+    with pytest.raises(ArcwiseError, match=r"arcface and arcface:m=0\.3 are one head"):
+        compare(BASE, ["arcface:m=0.3"], comparison.path, seeds=[0, 1], workers=1, device="cpu")

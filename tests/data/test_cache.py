@@ -8,6 +8,7 @@ from PIL import Image
 
 from arcwise.config import DataConfig
 from arcwise.data import folder, load
+from arcwise.data.images import image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError
 
 
@@ -43,22 +44,25 @@ def cached(root, name):
 EXPECTED = {f"{name}/{i}.png": 100 * c + 10 * i + 5 for c, name in enumerate(("cat", "dog")) for i in range(6)}
 
 
-@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "state.u8"])
+@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "hashes.u8", "state.u8"])
 @pytest.mark.parametrize("damage", ["gone", "short", "long", "empty"])
 def test_a_cache_that_is_not_whole_is_made_anew(images, name, damage):
-    assert reds(loaded(images)) == EXPECTED
+    before = loaded(images)
+    assert reds(before) == EXPECTED
     path = cached(images, name)
     content = path.read_bytes()
     if damage == "gone":
         path.unlink()
     else:
         path.write_bytes({"short": content[:-1], "long": content + b"\0", "empty": b""}[damage])
-    assert reds(loaded(images)) == EXPECTED
+    after = loaded(images)
+    assert reds(after) == EXPECTED and after.fingerprint == before.fingerprint
 
 
-@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "state.u8"])
+@pytest.mark.parametrize("name", ["pixels.u8", "sums.u4", "hashes.u8", "state.u8"])
 def test_a_flipped_bit_anywhere_in_the_cache_changes_nothing(images, name):
-    loaded(images)
+    whole = loaded(images)
+    before = whole.fingerprint, [pixel_hash(pixels) for pixels in np.asarray(whole.train.pixels)]
     path, random = cached(images, name), np.random.default_rng(0)
     for at in random.integers(0, path.stat().st_size, 12).tolist():
         content = bytearray(path.read_bytes())
@@ -67,7 +71,8 @@ def test_a_flipped_bit_anywhere_in_the_cache_changes_nothing(images, name):
         if name == "sums.u4":  # the image is as it was, its sum is not: it is decoded once more, the next time
             with pytest.raises(ArcwiseError, match=r"decoding it again gave another\. Say it once more"):
                 reds(loaded(images))
-        assert reds(loaded(images)) == EXPECTED
+        after = loaded(images)
+        assert (after.fingerprint, image_hashes(after.train).tolist()) == before and reds(after) == EXPECTED
 
 
 def test_black_images_never_stand_for_a_cache_that_was_zeroed(images):
@@ -155,3 +160,16 @@ def test_synthetic_images_are_made_in_blocks_and_are_what_they_were():
     whole = np.clip(128 + 40 * x, 0, 255).astype(np.uint8)
     rows = found.train.rows
     assert np.array_equal(found.train.pixels.reshape(len(rows), -1), whole[rows])
+
+
+@pytest.mark.parametrize("damage", ["zeros", "gone", "about"])
+def test_hashes_that_decide_what_was_trained_on_are_never_taken_from_a_damaged_file(images, damage):
+    true = image_hashes(loaded(images).train)
+    path = cached(images, "hashes.u8")
+    if damage == "gone":
+        path.unlink()
+    elif damage == "zeros":
+        path.write_bytes(bytes(path.stat().st_size))
+    else:
+        cached(images, "about.json").write_text("{}")
+    assert image_hashes(loaded(images).train).tolist() == true.tolist()

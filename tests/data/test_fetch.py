@@ -14,6 +14,7 @@ import pytest
 
 from arcwise.data import fetch, formats
 from arcwise.errors import ArcwiseError
+from arcwise.records import write_tensors
 
 ARRAYS = {
     "train_x": np.arange(5 * 16, dtype=np.uint8).reshape(5, 4, 4, 1),
@@ -148,6 +149,31 @@ def test_a_damaged_cache_is_noticed_and_fetched_again(server, tmp_path):
     path.write_bytes(b"no safetensors")
     with pytest.raises(ArcwiseError, match="the cached file"):
         fetch.fetch_arrays("mnist", data_dir=tmp_path)
+
+
+WRONG = {
+    "other keys": {"x": ARRAYS["train_x"], "train_y": ARRAYS["train_y"]},
+    "a key more, two less": {**{key: ARRAYS[key] for key in ("train_x", "train_y")}, "more": ARRAYS["test_x"]},
+    "negative labels": {**ARRAYS, "train_y": ARRAYS["train_y"].astype(np.int64) - 1},
+    "labels beyond the names": {**ARRAYS, "test_y": ARRAYS["test_y"] + np.uint8(3)},
+    "labels on two axes": {**ARRAYS, "train_y": ARRAYS["train_y"][:, None]},
+    "labels that are no whole numbers": {**ARRAYS, "train_y": ARRAYS["train_y"].astype(np.float32)},
+    "more labels than images": {**ARRAYS, "train_y": np.zeros(6, np.uint8)},
+    "images without channels": {**ARRAYS, "test_x": ARRAYS["test_x"][..., 0]},
+    "images of wider numbers": {**ARRAYS, "test_x": ARRAYS["test_x"].astype(np.uint16)},
+    "no images": {**ARRAYS, "test_x": ARRAYS["test_x"][:0], "test_y": ARRAYS["test_y"][:0]},
+}
+
+
+@pytest.mark.parametrize("arrays", WRONG.values(), ids=WRONG)
+def test_a_cached_set_that_is_none_is_named(tmp_path, monkeypatch, tiny, arrays):
+    """Its checksum is right, and nobody knows the set's own: only its content tells."""
+    monkeypatch.setitem(fetch.ORIGINS, "mnist", dataclasses.replace(tiny, sha256=""))
+    write_tensors(tmp_path / "mnist.safetensors", arrays, {"sha256": ""})
+    with pytest.raises(ArcwiseError, match=r"the cached file .*mnist\.safetensors"):
+        fetch.fetch_arrays("mnist", data_dir=tmp_path)
+    fetch.store(ARRAYS, tmp_path / "mnist.safetensors")
+    assert same(fetch.fetch_arrays("mnist", data_dir=tmp_path))
 
 
 def test_files_put_into_the_cache_are_used(tmp_path):

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import arcwise
 from arcwise.config import DataConfig
 from arcwise.data import folder, load
 from arcwise.data.sources import looks, splits_from
+from arcwise.embed import folder_work, joined
 from arcwise.errors import ArcwiseError
 from arcwise.records import Framing
 
@@ -236,12 +238,19 @@ def test_the_cache_keeps_every_framing_apart(tmp_path, monkeypatch, other):
         picture = Image.fromarray(random.integers(1, 256, (20, 30, 3), dtype=np.uint8))
         picture.save(tmp_path / "wide" / f"{c}" / f"{i}.png")
 
-    def every(**options):
+    def mapped(**options):
         asked = DataConfig(**{"source": f"folder:{tmp_path / 'wide'}", "size": 16, "test": 0.4, **options})
-        parts = load(asked).parts.values()
+        return load(asked).parts.values()
+
+    def every(**options):
+        return pictures(mapped(**options))
+
+    def pictures(parts):
         return {name: image for part in parts for name, image in zip(part.files, np.asarray(part.pixels), strict=True)}
 
-    first, second, third = every(), every(**other), every()
+    earlier, first, second, third = mapped(), every(), every(**other), every()
+    assert len(list((tmp_path / "cache" / "folders").iterdir())) == 2  # none was made anew in the place of the other
+    assert all(np.array_equal(image, first[name]) for name, image in pictures(earlier).items())
     monkeypatch.setenv("ARCWISE_DATA", str(tmp_path / "fresh"))
     fresh = every(**other)
     assert len(first) == 6 and all(image.any() for image in second.values())
@@ -325,7 +334,7 @@ def test_folders_in_folders_are_told_of_and_chosen_by_their_depth(alphabets):
     splits = loaded(alphabets)
     assert splits.train.names == ("a0", "a1")
     assert note_of(splits, "pass depth=2") == (
-        "2 classes; their folders hold 6 folders: pass depth=2 (--set data.depth=2) for those."
+        "2 classes; their folders hold 6 folders: pass depth=2 (--set data.depth=2 to train, else --depth 2) for those."
     )
     deep = loaded(alphabets, depth=2)
     assert deep.train.names == ("a0/c0", "a0/c1", "a0/c2", "a1/c0", "a1/c1", "a1/c2")
@@ -375,3 +384,35 @@ def test_what_may_not_be_meant_is_said_once(images, damage, said):
 def test_gaps_in_the_labels_of_arrays_are_said():
     splits = splits_from((np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2 * 63), DataConfig())
     assert "62 classes without a training image: 1, 2, 3, 4 and 58 more." in splits.notes
+
+
+def test_names_that_differ_in_how_letters_are_coded_are_one_class(tmp_path):
+    composed, apart = "\u00e9", "e\u0301"
+    for name in (composed, apart, "dog"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for i in range(4):
+            colour(20 * i).save(tmp_path / "all" / name / f"{i}.png")
+    splits = loaded(tmp_path / "all")
+    assert splits.train.names == ("dog", composed)
+    assert note_of(splits, "2 folders are one class") and not any("case or spaces" in words for words in splits.notes)
+    model = arcwise.Embedder(
+        arcwise.ModelConfig(dim=2),
+        preprocessing=arcwise.Preprocessing(side=16, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3),
+    )
+    (tmp_path / "other").mkdir()
+    (tmp_path / "all" / apart).rename(tmp_path / "other" / apart)
+    for root in ("other", "all"):
+        works = [folder_work(model, tmp_path / name) for name in dict.fromkeys((root, "all", "other"))]
+        assert sorted(joined(works).names) == ["dog", composed]
+
+
+def test_what_is_broken_is_looked_at_again_without_a_word(tmp_path):
+    for name in "ab":
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for i in range(4):
+            colour(20 * i).save(tmp_path / "all" / name / f"{i}.png")
+    (tmp_path / "all" / "a" / "0.png").write_bytes(b"no image")
+    told = []
+    for _ in range(2):
+        load(DataConfig(source=f"folder:{tmp_path / 'all'}", size=16), tell=lambda *words: told.append(words))
+    assert len(told) == 1 and told[0][1:] == (8, 8)

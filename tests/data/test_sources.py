@@ -49,6 +49,11 @@ def test_the_seed_of_the_data_draws_every_split(settings, changes):
     assert {name for name in first if first[name] != other[name]} == set(changes)
 
 
+def test_the_seed_of_the_data_draws_the_test_images_where_none_are_set_apart():
+    first, again, other = (splits_from(handed(), DataConfig(seed=seed, test=0.2)).test.keys for seed in (0, 0, 1))
+    assert first == again and set(first) != set(other) and len(first) == len(other) == 8
+
+
 def test_digits_are_those_of_scikit_learn():
     from sklearn.datasets import load_digits
 

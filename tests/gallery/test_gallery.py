@@ -11,6 +11,7 @@ import pytest
 
 import arcwise
 from arcwise import ArcwiseError, Gallery
+from arcwise.cli import code_of
 from arcwise.gallery import held
 from arcwise.gallery.index import Index
 from arcwise.records.gallery import GalleryCard
@@ -488,8 +489,20 @@ def test_a_large_gallery_is_searched_by_bytes_first_and_answers_the_same(tmp_pat
     assert [again.identify(image) for image in images] == wanted and again.stats()["search"] == "exact, by bytes first"
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "other", "table", "versions"])
-def test_a_damaged_gallery_is_a_message(tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("gone", "there is no gallery .*arcwise gallery create"),
+        ("cut", r"gallery\.json cannot be read: .*Put the file back"),
+        (
+            "other",
+            r"people: its templates cannot be read .*another dimension than gallery\.json says.*Put the folder back",
+        ),
+        ("table", "people: its templates cannot be read .*Put the folder back"),
+        ("versions", "people: its templates cannot be read .*Put the folder back"),
+    ],
+)
+def test_a_damaged_gallery_is_a_message(tmp_path, damage, said):
     place = tmp_path / "people"
     made = Gallery.create(place, Tiles(), thresholds=[threshold()])
     made.add("ada", photos(1, 3))
@@ -506,8 +519,22 @@ def test_a_damaged_gallery_is_a_message(tmp_path, damage):
     else:
         for path in (table / "_versions").iterdir():
             path.write_bytes(b"nothing")
-    with pytest.raises(ArcwiseError):
+    with pytest.raises(ArcwiseError, match=said):
         Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
+
+
+def test_a_creation_that_was_killed_is_begun_again_and_templates_without_a_card_are_left_alone(tmp_path):
+    place = tmp_path / "people"
+    Gallery.create(place, Tiles(), thresholds=[threshold()])
+    (place / "gallery.json").unlink()  # which is written last
+    made = Gallery.create(place, Tiles(), thresholds=[threshold()])
+    assert made.list() == [] and len(list(place.glob("*.lance"))) == 1
+    made.add("ada", photos(1, 3))
+    (place / "gallery.json").rename(tmp_path / "card")
+    with pytest.raises(ArcwiseError, match="holds other files, and a gallery needs a folder of its own"):
+        Gallery.create(place, Tiles())
+    (tmp_path / "card").rename(place / "gallery.json")
+    assert [one.name for one in Gallery.open(place, Tiles()).list()] == ["ada"]
 
 
 def test_a_torn_hint_of_the_table_loses_nothing(tmp_path):
@@ -523,3 +550,57 @@ def test_a_torn_hint_of_the_table_loses_nothing(tmp_path):
 def test_a_card_says_what_it_was_made_of():
     card = GalleryCard(model="m", dim=3, table="t", thresholds=(threshold(model="m"),), hint="h", created="c")
     assert GalleryCard.from_values(json.loads(json.dumps(card.as_values()))) == card
+
+
+@pytest.mark.parametrize("match", ["mean", "weighted"])
+def test_no_rate_is_given_of_means_since_pairs_of_images_were_calibrated(tmp_path, match, capsys):
+    made = Gallery.create(tmp_path / "people", Tiles(), match=match, thresholds=[threshold()])
+    made.add("ada", photos(1, 3))
+    image = photos(1, 4)[-1]
+    assert made.identify(image).name == "ada" and made.identify(image).false_positive is None
+    assert made.verify(image, "ada").false_positive is None and made.stats()["false_positive"] is None
+    assert code_of(["gallery", "stats", str(tmp_path / "people")]) == 0
+    told = capsys.readouterr().out
+    assert "compares with means of templates" in told and "(estimated)" not in told
+
+
+def test_a_copy_stops_where_its_target_is_embedded_anew_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr("arcwise.gallery.people.IN_ONE_COMMIT", 2)
+    made = Gallery.create(tmp_path / "people", Tiles(), keep_images=True)
+    made.add_many({"ada": photos(1, 2), "bob": photos(2, 2)})
+
+    def meanwhile(done, total):
+        if done == 2:
+            Gallery.open(tmp_path / "other", None).reembed(Tiles("turned"))
+
+    with pytest.raises(ArcwiseError, match="another model"):
+        made.copy_to(tmp_path / "other", tell=meanwhile)
+    assert [one.name for one in Gallery.open(tmp_path / "other", Tiles("turned")).list()] == ["ada"]
+
+
+def test_a_copy_takes_no_newer_threshold_away(tmp_path):
+    old, new = (threshold(cosine, date=f"{year}-01-01") for cosine, year in ((0.8, 2025), (0.9, 2026)))
+    made = Gallery.create(tmp_path / "people", Tiles(), thresholds=[old])
+    other = Gallery.create(tmp_path / "other", Tiles(), thresholds=[new])
+    made.copy_to(tmp_path / "other")
+    assert [one.cosine for one in other.card.thresholds] == [0.9]
+    other.copy_to(tmp_path / "people")
+    assert [one.cosine for one in made.card.thresholds] == [0.9]
+
+
+def test_rows_that_point_nowhere_or_have_another_dimension_are_not_kept(tmp_path):
+    class Dark(Tiles):
+        def encode(self, pixels):
+            return super().encode(pixels) * 0
+
+    class Short(Tiles):
+        def encode(self, pixels):
+            return super().encode(pixels)[:, :1]
+
+    made = Gallery.create(tmp_path / "people", Tiles(), keep_images=True)
+    made.add("ada", photos(1, 2))
+    with pytest.raises(ArcwiseError, match=r"ada .* length 0 with this model.*nothing was changed"):
+        made.reembed(Dark("dark"))
+    assert made.identify(photos(1, 1)[0], threshold=0.9).name == "ada"
+    with pytest.raises(ArcwiseError, match=r"rows of shape \(2, 1\) .* its dim is 16"):
+        Gallery.create(tmp_path / "short", Short("short")).add("ada", photos(1, 2))

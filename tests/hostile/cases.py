@@ -170,7 +170,7 @@ def signature(folder: Path, *, locks: bool = False) -> Signature:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif locks or entry.name != ".lock":
+                elif locks or not entry.name.endswith(".lock"):
                     told_of = entry.stat(follow_symlinks=False)
                     found[entry.path[start:]] = (told_of.st_size, told_of.st_mtime_ns, told_of.st_ino)
     return found

@@ -68,6 +68,9 @@ COMMANDS: list[list[str]] = [
     ["compare", "folder", "--out", "insight", "--workers", "1"],
     ["embed", "run", "digits", "--out", "run/config.json"],
     ["export", "run", ""],
+    ["export", "comparison/softmax-bias-seed0", "exported/new.onnx", "--data-dir", "new"],
+    ["gallery", "create", "exported/new.onnx", "--model", "run/model.safetensors", "--match", "mean"],
+    ["embed", "exported/model.onnx", "-", "--part", "test"],
     ["gallery", "export", "people", "comparison/new"],
     ["pairs", "make", "folder:table", "--seed", "-1"],
 ]
@@ -76,9 +79,11 @@ COMMANDS: list[list[str]] = [
 KILLS: list[tuple[str, str, int | float]] = [
     ("train", "interrupt twice", 69),
     ("compare", "interrupt twice", 133),
+    ("gallery create", "kill", 6),
 ]
 
 # Failing disks: the verb, what goes wrong, and at which call.
 DISK: list[tuple[str, str, int]] = [
     ("figures", "cannot be read", 24),
+    ("pairs make", "cannot be read", 77),
 ]

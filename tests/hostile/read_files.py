@@ -106,7 +106,8 @@ def decoded(folder: Path, kit: Any) -> object:
     from arcwise.data import load
 
     found = load("folder:pictures", size=8, data_dir=folder / "cache")
-    return [(name, np.asarray(part.pixels), part.y, part.names, part.files) for name, part in found.parts.items()]
+    every = [(name, np.asarray(part.pixels), part.y, part.names, part.files) for name, part in found.parts.items()]
+    return every, found.fingerprint
 
 
 def table(folder: Path, kit: Any) -> object:
@@ -149,6 +150,15 @@ def image(name: str) -> Callable[[Path, Any], object]:
         return embed(Looker(), [path.read_bytes(), path]).x
 
     return read
+
+
+def stopped(folder: Path, kit: Any) -> object:
+    """Embedding into a file, gone on with; as the templates are made `kit` stops it."""
+    from arcwise.embed import embed_into
+
+    images, out = [f"pictures/{name}/{i}.png" for name in "abc" for i in range(4)], folder / "stopped/all.safetensors"
+    embed_into(out, Looker(), images, batch=2, tell=kit)
+    return Embeddings.load(out)
 
 
 def insight(name: str) -> Callable[[Path, Any], object]:

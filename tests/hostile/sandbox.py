@@ -35,7 +35,8 @@ OWNED: dict[str, tuple[str, ...]] = {
     "gallery": ("people/*", "stranger/new"),  # where somebody says that a new file is to be
     "pairs": ("stranger/new",),
 }
-EVERYBODY = ("*folders/*",)  # decoded pictures, in the cache or in a cache that --data-dir names
+# Decoded pictures, in the cache or in a cache that --data-dir names; a new place in a folder that is nobody's kind.
+EVERYBODY = ("*folders/*", "exported/new.onnx", "exported/new.onnx/*")
 NOTES = "# Notes\n\nNobody else writes here.\n"
 
 

@@ -6,16 +6,19 @@ unfinished/    the run as it was before its end     images/       one image in e
 cache/         decoded pictures, a fetched set      insight/      checkpoints in torch's own form
 report/        a folder that says it is one         exported/      the run's model as ONNX, its thresholds
 people/        a gallery of two of the classes      pairs/         a table of pairs, and what was calibrated
+stopped/       embedding that was stopped
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from PIL import Image
@@ -57,6 +60,7 @@ def make_templates(root: Path) -> Path:
         shutil.copyfile("comparison/metrics.json", "report/metrics.json")
         Path("report/report.html").write_text("<p>a report</p>")
         make_used()
+        make_stopped(Path("stopped"))
     return root
 
 
@@ -85,6 +89,20 @@ def make_used() -> None:
     ):  # fmt: skip
         assert code_of(line.split()) == 0, line
     shutil.copyfile("run/thresholds.json", "exported/thresholds.json")
+
+
+def make_stopped(folder: Path) -> None:
+    """What is kept of embedding that was stopped after half of the images."""
+    from hostile.read_files import stopped
+
+    def stop(done: int, total: int) -> None:
+        if done == total // 2:
+            raise KeyboardInterrupt
+
+    folder.mkdir()
+    module = importlib.import_module("arcwise.embed")  # the name itself is a function's
+    with mock.patch.object(module, "SAVED_EVERY", 0.0), contextlib.suppress(KeyboardInterrupt):
+        stopped(Path(), stop)
 
 
 def make_pictures(folder: Path) -> None:

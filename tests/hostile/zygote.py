@@ -132,14 +132,14 @@ def leave(code: int) -> None:
 
 
 def become(wanted: dict[str, Any]) -> None:
-    """Runs the command in the child, as a process of its own would."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Runs the command in the child, as a process of its own would; until then Ctrl-C is nothing to it."""
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(wanted[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(wanted["cwd"])
     os.environ.update(wanted.get("env", {}))
     if wanted.get("apart"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.execv(sys.executable, [sys.executable, "-m", "arcwise", *wanted["tokens"]])
     sys.argv = ["arcwise", *wanted["tokens"]]
     if "fault" in wanted:
@@ -153,6 +153,7 @@ def become(wanted: dict[str, Any]) -> None:
             stack.enter_context(getattr(importlib.import_module("hostile.limits"), name)())
         from arcwise.__main__ import main
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
 
 

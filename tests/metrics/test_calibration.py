@@ -15,10 +15,13 @@ from arcwise.metrics import threshold_for
 from arcwise.metrics.calibration import (
     LEAST_ACCEPTED,
     LEAST_IDENTITIES,
+    People,
     Threshold,
+    accepted_at,
     cosine_of,
     false_positive_rate,
     false_rate,
+    mean_interval,
     order_of,
 )
 from arcwise.metrics.rows import BLOCK_BYTES
@@ -106,6 +109,39 @@ def test_the_interval_of_four_identities_by_hand():
     assert not steady and (alone.low, alone.high) == (0.0, 1.0)
 
 
+def test_what_all_have_in_common_is_not_certain_of_others():
+    for n in (10, 30, 300):
+        for found in (mean_interval(np.ones(n)), mean_interval(np.zeros(n))):
+            share = stats.beta.ppf(0.025, n, 1)  # Clopper and Pearson's, where all of n are accepted
+            assert found.high - found.low == pytest.approx(1.0 - share) and found.low <= found.value <= found.high
+    random, inside = np.random.default_rng(0), 0
+    for _ in range(2000):
+        found = mean_interval((random.random(30) < 0.95).astype(float))
+        inside += found.low <= 0.95 <= found.high
+    assert inside >= 0.93 * 2000
+
+
+def test_the_rate_of_twins_is_not_certain():
+    random, y = np.random.default_rng(5), np.repeat(np.arange(40), 3)
+    twins = np.repeat(random.standard_normal((20, 64)), 2, axis=0)
+    found = threshold_for(Embeddings(twins[y] + 0.02 * random.standard_normal((120, 64)), y), 0.0257)
+    assert found.far == pytest.approx(20 / 780)
+    wide = student(40 - 1) / math.sqrt(20)  # twenty pairs of people, each accepted whole
+    assert math.log(found.far_high / found.far) == pytest.approx(wide, rel=1e-3)
+    assert math.log(found.far / found.far_low) == pytest.approx(wide, rel=1e-3)
+
+
+def test_the_squares_over_pairs_of_identities_are_those_of_slow_loops(monkeypatch):
+    e = some_people(5, [3, 1, 7, 2, 4, 5, 1, 3, 6, 2, 4, 3, 2])
+    group = People.of(e)
+    value, accepted = accepted_at(group, 20.0)
+    wanted = math.fsum(h * h for h in pair_rates(e, value).values())
+    assert accepted.squares == pytest.approx(wanted, rel=1e-4)
+    for size in (400, 1500):
+        monkeypatch.setattr("arcwise.metrics.rows.BLOCK_BYTES", size)
+        assert accepted_at(group, 20.0)[1].squares == pytest.approx(wanted, rel=1e-4)
+
+
 @pytest.mark.parametrize("freedom", [1, 2, 5.5, 7.3, 29.9, 30.1, 64.0, 1000.0])
 def test_student_is_students(freedom):
     assert student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-3 if freedom > 5 else 2e-1)
@@ -163,7 +199,9 @@ def test_five_hundred_draws_of_every_regime_are_covered(effect):
 
 
 def test_too_few_identities_or_pairs_say_how_many_it_takes():
-    with pytest.raises(ArcwiseError, match=f"9 identities are too few for FAR 0.1: it takes {LEAST_IDENTITIES}"):
+    with pytest.raises(
+        ArcwiseError, match=f"9 identities are too few for FAR 0.1: it takes {LEAST_IDENTITIES}, whatever"
+    ):
         threshold_for(some_people(0, [5] * 9), 0.1)
     with pytest.raises(ArcwiseError, match=r"few_identities=True \(--few-identities\)"):
         threshold_for(some_people(0, [5, 5]), 0.1)

@@ -243,3 +243,11 @@ def test_every_precision_of_embeddings_is_measured(dtype):
     rounded = replace(e, x=e.x.astype(dtype))
     expected = metrics.all_metrics(replace(rounded, x=rounded.x.astype(np.float64)))
     assert metrics.all_metrics(rounded) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e300, 1e-160, 1e-300])
+@pytest.mark.parametrize("name", OF_ONE_SET)
+def test_rows_whose_squares_no_number_holds_are_refused_in_words(name, scale):
+    e = blobs([5, 4, 3], 3)
+    with pytest.raises(ArcwiseError, match="Divide all of them by one number"):
+        OF_ONE_SET[name](replace(e, x=e.x.astype(np.float64) * scale))

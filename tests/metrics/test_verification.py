@@ -280,3 +280,21 @@ def test_the_ends_of_the_scale_have_their_bins():
     binned = all_pairs(e, exact=0)
     assert (auc(binned), equal_error_rate(binned), tar_at_far(binned, 0.0).tar) == (1.0, 0.0, 1.0)
     assert binned.impostor.at_least(-1.0) == 5 and binned.impostor.at_least(-1.0 + WIDTH) == 3
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_bins_tell_cosines_apart_that_lie_close_together(seed):
+    random = np.random.default_rng(seed)
+    y = np.repeat(np.arange(20), 8)
+    centres = 5.0 + 0.05 * random.standard_normal((20, 16))  # every cosine is above 0.999
+    e = embeddings(centres[y] + 0.035 * random.standard_normal((160, 16)), y)
+    exact, binned = all_pairs(e), all_pairs(e, exact=0)
+    assert 0.8 < auc(exact) < 0.999
+    assert auc(binned) == pytest.approx(auc(exact), abs=0.003)
+    assert equal_error_rate(binned) == pytest.approx(equal_error_rate(exact), abs=0.01)
+    for far in (0.01, 0.1):
+        assert tar_at_far(binned, far).far <= far
+        assert tar_at_far(binned, far).tar == pytest.approx(tar_at_far(exact, far).tar, abs=0.02)
+    edges = binned.impostor.value
+    assert (binned.impostor.at_least(edges) == exact.impostor.at_least(edges)).all()
+    assert (binned.genuine.at_least(edges) == exact.genuine.at_least(edges)).all()

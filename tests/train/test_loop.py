@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from arcwise.embed import embed
 from arcwise.errors import ArcwiseError, Note
 from arcwise.heads import Head, LinearHead
 from arcwise.margins import MARGINS
+from arcwise.measure import measure
 from arcwise.model import Embedder
 from arcwise.recipes import recipe
 from arcwise.records import Run
@@ -584,6 +586,56 @@ def test_a_checkpoint_brings_back_all_of_its_progress(tmp_path):
     assert made(small(), tmp_path).progress == state
 
 
+def test_a_step_is_recorded_anew_when_the_backbone_begins_to_move(tmp_path, monkeypatch):
+    begun, trainer = [], made(small("train.record=true"), tmp_path)
+    batch = next(iter(trainer.epoch_batches(0, 0)))
+
+    class Played:
+        def __init__(self, work, before):
+            begun.append(trainer.progress.step)
+            self.work = work
+
+        def __call__(self, x, y):
+            return self.work(x, y)
+
+    monkeypatch.setattr(loop, "Recording", Played)
+    trainer.config = override(trainer.config, ["train.frozen_epochs=1"])
+    trainer.device, trainer.backward = SimpleNamespace(type="cuda"), lambda x, y: (x.sum(), x.sum())
+    for step in range(2 * trainer.steps):
+        trainer.progress.step = step
+        trainer.forward_and_backward(batch)
+    assert begun == [0, trainer.steps]
+
+
+def test_the_seconds_until_a_checkpoint_are_kept_and_gone_on_from(tmp_path, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    config = small("train.journal_every=1000", "train.epochs=2", "train.ema=0")
+    for stop_at, seconds in ((3, 30.0), (5, 50.0)):  # ten seconds a step, and an hour between two sittings
+        with monkeypatch.context() as patch:
+            original = Trainer.step
+
+            def step(self, batch, stop_at=stop_at, original=original):
+                if self.progress.step == stop_at:
+                    raise KeyError
+                clock[0] += 10.0
+                original(self, batch)
+
+            patch.setattr(Trainer, "step", step)
+            with pytest.raises(KeyError):
+                train(config, tmp_path / "run", device="cpu", resume=True)
+        assert made(config, tmp_path / "run").progress.seconds == seconds
+        clock[0] += 3600.0
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_colour_images_are_mirrored_and_grey_ones_are_not_where_nothing_was_said(channels):
+    pixels = np.zeros((8, 4, 4, channels), np.uint8)
+    splits = splits_from((pixels, np.arange(8) % 2), DataConfig(flip=None))
+    resolved = resolve(dataclasses.replace(SMALL, data=DataConfig(source="given", flip=None)), splits)
+    assert resolved.data.flip is (channels == 3)
+
+
 def test_the_mirror_image_counts_in_the_final_numbers(tmp_path):
     run = train(small("train.mirror=true", "train.epochs=1"), tmp_path / "run", device="cpu")
     images, model = load(SMALL.data).test, Embedder.load(run.path).eval()
@@ -592,6 +644,7 @@ def test_the_mirror_image_counts_in_the_final_numbers(tmp_path):
     with torch.no_grad():
         both = model(x) + model(x.flip(3))
     found = run.embeddings("test").x
+    assert run.embeddings("test").model == f"mirror:{model.fingerprint}" and measure(run)["measured"]["accuracy"] > 0
     assert np.allclose(found, both.numpy(), atol=1e-4) and not np.allclose(found, model.encode(images.pixels), atol=0.1)
     cos = torch.nn.functional.normalize(both) @ torch.nn.functional.normalize(torch.from_numpy(run.prototypes().w)).T
     own = cos[torch.arange(len(both)), torch.from_numpy(images.y)].clamp(-1, 1).arccos().mean()

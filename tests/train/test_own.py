@@ -1,5 +1,7 @@
 """A user's own network, head, margin and arrays: trained, told in the Run, and resumed when they are given again."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -212,6 +214,14 @@ def test_what_would_have_no_effect_or_cannot_be_is_refused(tmp_path, options, sa
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_nobody_named_goes_to_its_recipe_head_and_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = arcwise.train("digits-2d", settings=[*SHORT, "seed=3"], head="cosface", device="cpu")
+    assert run.path == Path("runs/digits-2d-cosface-3") and run.finished
+    own = arcwise.train(arcwise.Config(), settings=SHORT, head=Softer(), data=arrays(), device="cpu")
+    assert own.path == Path("runs/own-softer-0") and own.finished
+
+
 def test_weights_are_averaged_of_a_network_without_buffers(tmp_path):
     plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 5))
     assert trained(tmp_path / "run", model=plain, settings=[*SHORT, "train.ema=0.9"]).finished
@@ -221,3 +231,14 @@ def test_an_own_network_is_fine_tuned_from_its_run(tmp_path):
     first = trained(tmp_path / "first")
     second = trained(tmp_path / "second", settings=[*SHORT, f"init={first.path}"], model=net())
     assert second.settings.model.backbone == "own:Net" and second.result["steps"] == first.result["steps"]
+
+
+def test_other_layers_between_equal_weights_are_another_model():
+    look = arcwise.Preprocessing(side=8, channels=1, mean=(0.5,), std=(0.5,))
+
+    def model(layer):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), layer, nn.Linear(8, 4))
+        return arcwise.Embedder(arcwise.ModelConfig(dim=4), preprocessing=look, network=network)
+
+    assert model(nn.ReLU()).fingerprint == model(nn.ReLU()).fingerprint != model(nn.Sigmoid()).fingerprint

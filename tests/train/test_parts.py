@@ -11,7 +11,7 @@ from arcwise.config import SCHEDULES, TrainConfig
 from arcwise.heads import Head, LinearHead
 from arcwise.records import Run
 from arcwise.train.checkpoint import TrainingState
-from arcwise.train.journal import Journal, masked
+from arcwise.train.journal import Journal, masked, stays
 from arcwise.train.schedule import rate
 from arcwise.train.tally import Tally
 
@@ -57,6 +57,10 @@ def test_the_journal_takes_back_what_came_after_the_checkpoint(tmp_path):
         journal.write("steps", step=step, loss=1.0 / step)
     Journal(run, TrainingState(step=2)).write("steps", step=3, loss=float("nan"))
     assert [(entry["step"], entry["loss"]) for entry in run.journal()] == [(1, 1.0), (2, 0.5), (3, None)]
+
+
+def test_a_line_without_a_step_stays():
+    assert stays({"kind": "note"}, TrainingState()) and stays({"kind": "note"}, TrainingState(step=5))
 
 
 def test_tensorboard_files_are_records_of_events(tmp_path):

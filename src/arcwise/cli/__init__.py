@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -111,7 +113,14 @@ def hint_for(tokens: list[str]) -> str:
     for at, (one, other) in enumerate(pairwise(tokens)):
         if "=" in one and "=" in other and not other.startswith("-") and tokens[max(0, at - 1)] == "--set":
             return f"\nEach setting has its own --set: --set {one} --set {other}"
+    if tokens[:1] == ["train"] and len(tokens) > 2 and not tokens[2].startswith("-"):
+        return f"\nImages are named by --data: arcwise train {tokens[1]} --data {spelt_as_source(tokens[2])}"
     return ""
+
+
+def spelt_as_source(word: str) -> str:
+    """A word as the source it seems to be: a folder's path gets its spelling."""
+    return shlex.quote(f"folder:{word}" if Path(word).is_dir() else word)
 
 
 def forget_output() -> None:

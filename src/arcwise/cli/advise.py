@@ -44,7 +44,7 @@ def advise_command(*, classes: Whole, dim: Whole, per_class: list[Whole] | None 
     dim
         The dimension of the embedding.
     per_class
-        Samples per class: one number, or one for each class.
+        Samples per class: one number, or one for each class. Rare or uneven ones are told; s and m stay the same.
     json_
         Print the numbers for a machine.
     """

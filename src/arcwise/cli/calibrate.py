@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from arcwise.cli.advise import Share
+from arcwise.cli.advise import Share, Whole
 from arcwise.cli.embed import work_for
 from arcwise.cli.progress import Counter, image_text
 from arcwise.errors import ArcwiseError, note, number_in
@@ -19,6 +19,7 @@ def calibrate_command(
     *,
     on: list[str],
     far: Share = 1e-3,
+    depth: Whole = 0,
     few_identities: bool = False,
     allow_overlap: bool = False,
     device: str = "auto",
@@ -37,6 +38,8 @@ def calibrate_command(
         Images of identities that were not trained on: folders, or sources as in glyphs[200-299].
     far
         The share of pairs of different identities that may be taken for the same.
+    depth
+        An identity is a folder at this depth below the one that is named; 0: as the model was trained, else 1.
     few_identities
         Take a threshold even where identities are too few for that rate; the record says so for ever.
     allow_overlap
@@ -59,13 +62,13 @@ def calibrate_command(
     read_thresholds(place)  # somebody else's file is refused before any work is done
     encoder = load_encoder(model, device=device)
     broken: dict[str, str] = {}
-    work = joined([work_for(encoder, one, "all", 0, data_dir, broken) for one in on])
+    work = joined([work_for(encoder, one, "all", depth, data_dir, broken) for one in on])
     if work.y is None:
         raise ArcwiseError(
             "calibrating needs to know who is who: name folders with one folder per identity, or sources."
         )
     refuse_named_twice(work.keys)
-    named = shlex.join(on)
+    named = shlex.join(on) + (f" --depth {depth}" if depth else "")
     known = trained_on(model)
     if known is None:
         note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")

@@ -99,6 +99,7 @@ class ComparisonDisplay:
         """The live picture."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table as Grid
+        from rich.text import Text
 
         grid = Grid.grid(padding=(0, 1))
         done = self.done + sum(self.shares.values())
@@ -106,7 +107,8 @@ class ComparisonDisplay:
         grid.add_row(ProgressBar(total=self.total, completed=done, width=40), f"{self.done} of {self.total} runs", left)
         for name, state in list(self.states.items()):
             share = self.shares.get(name, 0.0)
-            grid.add_row(ProgressBar(total=1.0, completed=share, width=40), name, state if state != "training" else "")
+            words = [Text(harmless(word)) for word in (name, state if state != "training" else "")]
+            grid.add_row(ProgressBar(total=1.0, completed=share, width=40), *words)
         return grid
 
 
@@ -114,6 +116,7 @@ def print_table(table: Table) -> None:
     """Mean and spread of the main numbers, one row each, one column per head."""
     from rich.console import Console
     from rich.table import Table as Grid
+    from rich.text import Text
 
     seeds = max(map(len, table.seeds.values()))
     grid = Grid(
@@ -121,7 +124,7 @@ def print_table(table: Table) -> None:
     )
     grid.add_column("")
     for head in table.heads:
-        grid.add_column(harmless(head), justify="right")
+        grid.add_column(Text(harmless(head)), justify="right")
     for row in table.headline_rows():
-        grid.add_row(*map(harmless, row))
+        grid.add_row(*(Text(harmless(cell)) for cell in row))
     Console(file=raw_stream(sys.stdout), width=None if sys.stdout.isatty() else 160).print(grid)

@@ -17,7 +17,7 @@ from arcwise.cli.advise import Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import DataConfig, from_values
 from arcwise.data.folder import counted
-from arcwise.errors import ArcwiseError, one_of
+from arcwise.errors import ArcwiseError, note, one_of
 from arcwise.records import Embeddings, Run
 from arcwise.records.folders import is_run, refuse_new_file
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arcwise.embed import ToEmbed
 
 TRAININGS_OWN = ("test", "validation", "unseen", "*-epoch-*")  # embeddings in a Run that training writes
+UNNAMED = Path("embeddings.safetensors")  # where embeddings go if nothing is said
 PARTS = ("all", "train", "validation", "test", "unseen")
 
 
@@ -33,7 +34,7 @@ def embed_command(
     what: Annotated[list[str], Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    out: Path = Path("embeddings.safetensors"),
+    out: Path = UNNAMED,
     part: str = "all",
     depth: Whole = 0,
     batch: Whole = 512,
@@ -64,17 +65,21 @@ def embed_command(
         Where data sets are cached, in place of $ARCWISE_DATA.
     """
     one_of("part", part, PARTS)
+    told = {"source": shlex.join(what), "part": part}
     refuse_places(out, model, part)
+    refuse_others_rows(out, told)
     from arcwise.embed import embed_into, joined
     from arcwise.encoders import load_encoder
 
     encoder = load_encoder(model, device=device)
     broken: dict[str, str] = {}
     works = [work_for(encoder, one, part, depth, data_dir, broken) for one in words_of(what)]
+    if not works:
+        again = f"ls *.jpg | arcwise embed {shlex.quote(str(model))} -"
+        raise ArcwiseError(f"standard input names no images: one path on each line is read, as in {again}")
     if len(works) > 1 and part != "all":
         raise ArcwiseError("--part is of one source: name it alone.")
     counter = Counter(image_text)
-    told = {"source": shlex.join(what), "part": part}
     mirror = is_trainings_own(out) and trained_with(encoder, "train").get("mirror", False)
     with holding(out):
         found = embed_into(
@@ -112,7 +117,7 @@ def work_for(
     """The images of one source, folder or file; `broken` takes the files of a source that cannot be read."""
     from arcwise.data.images import split_filter
     from arcwise.data.sources import SOURCES, load, load_whole
-    from arcwise.embed import folder_work, listed_work, work_of
+    from arcwise.embed import depth_of, folder_work, listed_work, work_of
 
     name = split_filter(what)[0].partition(":")[0]
     path = Path(what)
@@ -121,8 +126,10 @@ def work_for(
             f"--part is of a source that the model was trained on, and {what} is a path: name it as folder:{what} if "
             "it is one, or leave --part out."
         )
+    if name in SOURCES and path.is_dir():
+        note(f"{what} is the source that comes with arcwise, not the folder here: that is ./{what} or folder:{what}.")
     if name not in SOURCES and path.is_dir():
-        return folder_work(encoder, path, depth=depth or 1)
+        return folder_work(encoder, path, depth=depth or depth_of(encoder))
     if name not in SOURCES and (path.is_file() or path.suffix):
         return listed_work(encoder, [path], (what,))
     config = source_config(encoder, what, part, depth)
@@ -144,12 +151,13 @@ def work_for(
 
 def source_config(encoder: Any, source: str, part: str = "all", depth: int = 0) -> DataConfig:
     """A source as the model wants it; parts are cut as they were when it was trained."""
+    from arcwise.embed import depth_of
+
     look, trained = encoder.preprocessing, trained_with(encoder, "data")
     framed = {"size": look.side, "channels": look.channels, "fit": look.fit, "resample": look.resample}
-    same = trained.get("source") == source
     if part == "all":
-        return DataConfig(source=source, depth=depth or (trained.get("depth", 1) if same else 1), **framed)
-    if not same:
+        return DataConfig(source=source, depth=depth or depth_of(encoder), **framed)
+    if trained.get("source") != source:
         raise ArcwiseError(
             f"the model was not trained on {source}, so it has no {part} images there. Leave --part out for all images."
         )
@@ -187,6 +195,17 @@ def refuse_places(out: Path, model: Path, part: str) -> None:
                 f"{out} is what {run.path} is measured by: only its own model's --part {whole.stem} belongs there. "
                 f"Choose another name, such as {whole.with_name('all.safetensors')}."
             )
+
+
+def refuse_others_rows(out: Path, told: dict[str, str]) -> None:
+    """Raises where the file that nobody named holds the embeddings of other images."""
+    if out != UNNAMED or not out.is_file():
+        return
+    about = Embeddings.load(out).about or {}
+    if any(about.get(key) != value for key, value in told.items()):
+        raise ArcwiseError(
+            f"{out} holds the embeddings of {about.get('source', 'other images')}: name another file with --out."
+        )
 
 
 def refuse_other_ending(out: Path) -> None:

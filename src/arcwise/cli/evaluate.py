@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,10 @@ from arcwise.errors import ArcwiseError, name_list, note
 
 if TYPE_CHECKING:
     from arcwise.embed import ToEmbed
+    from arcwise.pairs import PairTable
     from arcwise.trial import Trial
 
+ARRAY_ENDINGS = (".npz", ".npy", ".csv", ".pt", ".pkl", ".h5", ".parquet")  # in which people keep rows of their own
 # The numbers that are shown first, of those that there are.
 SHORT = (
     "accuracy", "fold-accuracy", "angle-own", "dunn-nearest-diameter-unit-95", "neighbour-accuracy", "pairs-auc",
@@ -36,6 +39,7 @@ def evaluate_command(
     on: list[str] | None = None,
     pairs: Path | None = None,
     by: list[str] | None = None,
+    depth: Whole = 0,
     unseen: Path | None = None,
     prototypes: Path | None = None,
     all_: Annotated[bool, Parameter(name="--all")] = False,
@@ -61,6 +65,8 @@ def evaluate_command(
         A table of pairs to try the model on, as arcwise pairs make writes it; its images lie beside it or are in --on.
     by
         Columns of the table of pairs, or of a folder's CSV, whose groups are judged each by itself.
+    depth
+        With --on: an identity is a folder at this depth below the one that is named; 0: as the model was trained.
     unseen
         A second file with embeddings of classes that were not in training.
     prototypes
@@ -88,15 +94,15 @@ def evaluate_command(
         refuse_beside_trial(what, unseen, prototypes, again)
         if out is not None:
             refuse_pictures(out)
-        found = tried(what[0], on or [], pairs, by or [], seed, allow_overlap, device, data_dir)
+        found = tried(what[0], on or [], pairs, by or [], seed, allow_overlap, device, data_dir, depth)
         show_trial(found, every=all_, only=only, as_json=json_)
         if out is not None:
             draw_trial(found, what[0], out)
         if not json_:
-            print(f"Next: {after_trial(what[0], on or [], pairs, out)}", file=sys.stderr)
+            print(f"Next: {after_trial(what[0], on or [], pairs, out, depth, rate_for(found))}", file=sys.stderr)
         return
-    if by or out is not None:
-        raise ArcwiseError("--by and --out go with --on or --pairs.")
+    if by or out is not None or depth:
+        raise ArcwiseError("--by, --depth and --out go with --on or --pairs.")
     from arcwise.metrics.summary import METRICS
 
     every = {
@@ -163,6 +169,9 @@ def nothing_matches(only: str, there: set[str]) -> str:
     """Why no number is printed: there is none of that name, or what was given does not allow it."""
     from arcwise.metrics.summary import METRICS
 
+    if not only:
+        few = "no class has two images, which the main numbers need: add images"
+        return f"{few}, or pass --all for the {len(there)} others." if there else f"nothing can be measured: {few}."
     wanted = fnmatch.filter(METRICS, only)
     listed = f"The names there are: {', '.join(name for name in METRICS if name in there)}."
     if not wanted:
@@ -181,6 +190,11 @@ def unfolded(path: Path) -> list[Path]:
     """The finished runs of a comparison; anything else as it is."""
     from arcwise.records import Comparison
 
+    if path.suffix.lower() in ARRAY_ENDINGS:
+        raise ArcwiseError(
+            f"{path} is no file of embeddings. Of arrays x (n, d) and y (n,) one is made in Python: "
+            f"arcwise.Embeddings(x, y).save({str(path.with_suffix('.safetensors'))!r})"
+        )
     if not Comparison(path).exists():
         return [path]
     return [run.path for many in Comparison.open(path).finished_runs().values() for run in many]
@@ -231,7 +245,7 @@ def refuse_beside_trial(what: list[Path], unseen: Path | None, prototypes: Path 
 
 def tried(
     model: Path, on: list[str], pairs: Path | None, by: list[str], seed: int, allow: bool, device: str,
-    data_dir: Path | None,
+    data_dir: Path | None, depth: int = 0,
 ) -> Trial:  # fmt: skip
     """The model on images or on pairs of them."""
     from arcwise.cli.embed import work_for
@@ -247,7 +261,7 @@ def tried(
     broken: dict[str, str] = {}
 
     def source(one: str) -> ToEmbed:
-        return work_for(encoder, one, "all", 0, data_dir, broken)
+        return work_for(encoder, one, "all", depth, data_dir, broken)
 
     work = joined([source(one) for one in on]) if on else None
     if work is not None:
@@ -262,6 +276,7 @@ def tried(
 
     if table is not None:
         assert pairs is not None
+        table = with_columns(table, on, by)
         work = pair_images(encoder, table, pairs, work, source)
         found = try_on_pairs(encoder, table, watched(work, watch), by=by, tell=tell)
     else:
@@ -293,14 +308,26 @@ def known_centres(model: Path, names: tuple[str, ...]) -> Any:
 def column_of(on: list[str], column: str) -> dict[str, str]:
     """A column of the table of a folder, by the keys of its images."""
     from arcwise.data.fetch import expand_home
-    from arcwise.data.folder import table_column
+    from arcwise.data.folder import set_apart, table_column
 
     if len(on) != 1:
         raise ArcwiseError("--by reads the table of one folder: name one with --on.")
     plain = not on[0].startswith("folder:")
     root = expand_home(on[0].removeprefix("folder:"))
-    found = table_column(root, column)
-    return {str(root / file) if plain else file: value for file, value in found.items()}
+    parts = [part for part in set_apart(root) if part is not None]
+    found = {part / file: value for part in parts for file, value in table_column(part, column).items()}
+    return {str(file if plain else file.relative_to(root)): value for file, value in found.items()}
+
+
+def with_columns(table: PairTable, on: list[str], by: list[str]) -> PairTable:
+    """The pairs with columns that the table of their folder has: a pair is of a group when both images are."""
+    columns = dict(table.columns)
+    for column in (column.lower() for column in by):
+        if on and column not in columns:
+            told = column_of(on, column)
+            both = ((told.get(a, ""), told.get(b, "")) for a, b in zip(table.a, table.b, strict=True))
+            columns[column] = tuple(one if one == other else "" for one, other in both)
+    return replace(table, columns=columns)
 
 
 def show_trial(found: Trial, *, every: bool, only: str, as_json: bool) -> None:
@@ -391,10 +418,22 @@ def draw_trial(found: Trial, model: Path, out: Path) -> None:
         print(write(out / f"{name}.png", content))
 
 
-def after_trial(model: Path, on: list[str], pairs: Path | None, out: Path | None) -> str:
+def after_trial(model: Path, on: list[str], pairs: Path | None, out: Path | None, depth: int, rate: list[str]) -> str:
     """What to type next: the hardest pairs, or a threshold."""
     words = ["arcwise", "evaluate", str(model), *(["--on", *on] if on else [])]
     words += ["--pairs", str(pairs)] if pairs is not None else []
+    deep = ["--depth", str(depth)] if depth else []
     if out is None:
-        return join([*words, "--out", "evaluation"])
-    return join(["arcwise", "calibrate", str(model), "--on", *(on or ["SOURCE"]), "--far", "0.001"])
+        return join([*words, *deep, "--out", "evaluation"])
+    return join(["arcwise", "calibrate", str(model), "--on", *(on or ["SOURCE"]), *deep, *rate])
+
+
+def rate_for(found: Trial) -> list[str]:
+    """The smallest usual false accept rate that these identities are enough for, as words of a command."""
+    from arcwise.metrics.calibration import People, too_few
+
+    if found.embeddings.y is None:
+        return ["--far", "0.001"]
+    people = People.of(found.embeddings)
+    fits = [far for far in (0.001, 0.01, 0.1) if not too_few(people, far)]
+    return ["--far", f"{fits[0]:g}"] if fits else ["--far", "0.1", "--few-identities"]

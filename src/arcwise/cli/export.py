@@ -68,11 +68,12 @@ def export_command(
     embedder = Embedder.load(model)
     beside = read_thresholds(thresholds_file(model))
     known = [one for one in beside if one.model == embedder.fingerprint]
-    work = images_to_compare(embedder, model, on, data_dir)
+    broken: dict[str, str] = {}
+    work = images_to_compare(embedder, model, on, data_dir, broken)
     some = np.unique(np.linspace(0, len(work) - 1, min(len(work), COMPARED)).round().astype(np.int64))
-    pixels, _, broken = work.read(some)
-    for row, reason in broken.items():
-        print(f"skipped {work.keys[row]}: {reason}", file=sys.stderr)
+    pixels, _, bad = work.read(some)
+    for key, reason in {**broken, **{work.keys[row]: reason for row, reason in bad.items()}}.items():
+        print(f"skipped {key}: {reason}", file=sys.stderr)
     done = export_model(embedder, out, pixels, precision=precision, thresholds=known, licence=licence)
     kept = len(done.encoder.thresholds)
     print(f"{out}: {byte_text(out.stat().st_size)}, {precision}, {embedder.dim} dimensions, fingerprint "
@@ -81,24 +82,27 @@ def export_command(
     if precision != "float32":
         print(cost_text(embedder, done.encoder, work, precision))
     if known:
-        again = f"arcwise calibrate {shlex.quote(str(out))} --on SOURCE"
-        lost = "" if kept else f"; they were calibrated on other numbers: {again}"
+        anew = f"arcwise calibrate {shlex.quote(str(out))} --on {shlex.join(on) if on else 'SOURCE'}"
+        lost = "" if kept else f"; they were calibrated on other numbers: {anew}"
         print(f"{kept} of {len(known)} thresholds are in it{lost}")
     print(f"Next: arcwise verify {shlex.quote(str(out))} A.jpg B.jpg")
 
 
-def images_to_compare(embedder: Embedder, model: Path, on: list[str] | None, data_dir: Path | None) -> ToEmbed:
-    """The images that were named, or the test images that a run was judged by."""
+def images_to_compare(
+    embedder: Embedder, model: Path, on: list[str] | None, data_dir: Path | None, broken: dict[str, str]
+) -> ToEmbed:
+    """The images that were named, or the test images that a run was judged by; `broken` takes what cannot be read."""
     from arcwise.data.sources import load
     from arcwise.embed import joined, work_of
 
     if on:
-        broken: dict[str, str] = {}
         return joined([work_for(embedder, one, "all", 0, data_dir, broken) for one in on])
     source = trained_with(embedder, "data").get("source")
     if source in (None, "given"):
         raise ArcwiseError(f"{model} names no images of its own to compare the two on: name some with --on.")
-    return work_of(embedder, load(source_config(embedder, source, "test"), data_dir=data_dir).test)
+    splits = load(source_config(embedder, source, "test"), data_dir=data_dir)
+    broken |= splits.broken
+    return work_of(embedder, splits.test)
 
 
 def cost_text(embedder: Embedder, small, work: ToEmbed, precision: str) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
-from arcwise.cli.advise import Share
+from arcwise.cli.advise import Share, Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.data.folder import counted
-from arcwise.errors import ArcwiseError
+from arcwise.errors import ArcwiseError, name_list, note
 from arcwise.records.thresholds import rate_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ gallery_app = App(
 MANY = 20  # rows that are printed of a list
 NOT_PROMISED = (
     "Milvus erases in its own time, and keeps logs and snapshots: that nothing is left cannot be promised here."
+)
+OF_MEANS = (
+    "these rates are of pairs of images, and this gallery compares with means of templates, which are nearer to "
+    "strangers too: expect more of them to be taken for somebody."
 )
 
 
@@ -79,6 +83,7 @@ def add_people(
     *,
     name: str | None = None,
     tags: list[str] | None = None,
+    depth: Whole = 0,
     model: Path | None = None,
     device: str = "auto",
 ) -> None:
@@ -96,13 +101,19 @@ def add_people(
         Whose images these are.
     tags
         Words that identify may be limited to.
+    depth
+        Somebody is a folder at this depth below the one that is named; 0: as the model was trained, else 1.
     model
         The gallery's model, where it is no longer where it was.
     device
         auto, cpu, cuda or cuda:1.
     """
+    from arcwise.embed import depth_of
+
     gallery = opened_gallery(place, model, device)
-    people = {name: image_files(images)} if name is not None else people_in(images)
+    people = {name: image_files(images)} if name is not None else people_in(images, depth or depth_of(gallery.encoder))
+    tell_merged(people, images)
+    before = {one.name for one in gallery.list()}
     counter, broken, safe = Counter(image_text), {}, [0, 0]
 
     def confirm(counts: dict[str, int]) -> None:
@@ -119,6 +130,9 @@ def add_people(
     )
     for key, reason in broken.items():
         print(f"skipped {key}: {reason}", file=sys.stderr)
+    more = tuple(name for name, count in added.items() if count and name in before)
+    if more and name is None:
+        note(f"enrolled before, and added to: {name_list(more, 4)}. If others were meant, rename their folders.")
     there = sum(map(len, people.values())) - len(broken) - sum(added.values())
     print(f"{place}: {counted(sum(added.values()), 'template')} added"
           + (f", {counted(there, 'image')} passed over that were there already" if there else ""))  # fmt: skip
@@ -268,20 +282,22 @@ def list_people(place: str, /, *, json_: bool = False) -> None:
 
 
 @gallery_app.command(name="stats")
-def gallery_stats(place: str, /, *, json_: bool = False) -> None:
+def gallery_stats(place: str, /, *, far: Share | None = None, json_: bool = False) -> None:
     """Say how large a gallery is, and how often strangers would be taken for somebody, now and as it grows.
 
     Parameters
     ----------
     place
         The gallery.
+    far
+        At the threshold that was calibrated for this false accept rate; the one calibrated last if not given.
     json_
         Print for a machine.
     """
     from arcwise.gallery import Gallery
 
     gallery = Gallery.open(place, None)
-    found = gallery.stats()
+    found = gallery.stats(far=far)
     if json_:
         print(json.dumps(found))
         return
@@ -295,12 +311,14 @@ def gallery_stats(place: str, /, *, json_: bool = False) -> None:
     for one in gallery.card.thresholds:
         print(one.told())
     if found["false_positive"] is None:
-        print("How often strangers are taken for somebody is not known: no threshold was calibrated.")
+        print(unknown_rate(gallery))
         return
-    rule = gallery.rule(None, None)
+    rule = gallery.rule(far, None)
     assert rule is not None
     kind = "a guess, from so few identities" if rule.few_identities else "estimated"
-    print(f"\n enrolled   strangers taken for somebody at the threshold for {rate_text(rule.far)} ({kind})")
+    others = ": --far takes another" if far is None and len(gallery.card.thresholds) > 1 else ""
+    print(f"\nAt the threshold for a false accept rate of {rate_text(found['false_positive_at'])}{others}\n"
+          f" enrolled   strangers taken for somebody ({kind})")  # fmt: skip
     now = {found["compared"]: "  <- now"}
     if found["compared"] > found["identities"]:
         now = {
@@ -453,25 +471,40 @@ def thresholds_of(model: Path, encoder: Any) -> list[Any]:
     return [one for one in known if one.model == encoder.fingerprint]
 
 
-def people_in(images: list[str]) -> dict[str, list[Path]]:
-    """The images of a folder of folders, by the name of each folder."""
-    from arcwise.data.folder import label_tables, list_images
+def people_in(images: list[str], depth: int = 1) -> dict[str, list[Path]]:
+    """The images of a folder of folders, by the name of each folder; what else is in it is told."""
+    from arcwise.data.folder import label_tables, list_whole, set_apart
 
     people: dict[str, list[Path]] = {}
     for one in images:
         root = Path(one.removeprefix("folder:"))
         if not root.is_dir():
             raise ArcwiseError(f"{one} is no folder: say whose image it is with --name.")
-        found = list_images(root)
-        if all(Path(file).parent == Path() for file in found.files) and not label_tables(root):
+        found = list_whole(root, depth=depth)
+        for words in found.notes:
+            note(f"{one}: {words}")
+        parts = [part for part in set_apart(root) if part is not None]
+        table, above = any(map(label_tables, parts)), len(parts) - 1
+        if all(Path(file).parent == Path() for file in found.files) and not table:
             raise ArcwiseError(f"{one} holds images and no folders of people: say whose they are with --name.")
-        table, places = bool(label_tables(root)), dict[str, str]()
+        places = dict[str, str]()
         for file, label in zip(found.files, found.labels, strict=True):
-            place = label if table else Path(file).parts[0]
+            place = label if table else "/".join(Path(file).parts[above : above + depth])
             if places.setdefault(label, place) != place:
                 raise ArcwiseError(f"{place!r} and {places[label]!r} in {one} are one name, {label}: rename one.")
             people.setdefault(label, []).append(root / file)
     return people
+
+
+def tell_merged(people: dict[str, list[Path]], images: list[str]) -> None:
+    """Tells whose images come from several of the folders that were named."""
+    roots = [Path(one.removeprefix("folder:")) for one in images]
+    several = [
+        name for name, files in people.items()
+        if len({root for root in roots for file in files if root in file.parents}) > 1
+    ]  # fmt: skip
+    if len(people) > 1 and several:
+        note(f"one name is one identity, and these are in several of the folders: {name_list(tuple(several), 4)}.")
 
 
 def image_files(images: list[str]) -> list[Path]:
@@ -490,6 +523,17 @@ def image_files(images: list[str]) -> list[Path]:
     if not out:
         raise ArcwiseError("there are no images in what was named.")
     return out
+
+
+def unknown_rate(gallery: Gallery) -> str:
+    """Why it is not known how often strangers are taken for somebody."""
+    if not gallery.card.thresholds:
+        why = "no threshold was calibrated."
+    elif gallery.card.match != "best":
+        why = OF_MEANS
+    else:
+        why = "none of those that were calibrated on was mistaken at that threshold."
+    return f"How often strangers are taken for somebody is not known: {why}"
 
 
 def match_values(match: Match) -> dict[str, Any]:
@@ -513,6 +557,8 @@ def decision_text(gallery: Gallery, far: float | None, threshold: float | None, 
     rule = gallery.rule(far, threshold)
     if rule is None:
         return f"threshold {threshold:.4f}: yours; no error rate is known of it."
+    if gallery.card.match != "best":
+        return f"{rule.told()} {OF_MEANS.capitalize()}"
     if rate is None:
         return rule.told()
     if rule.few_identities:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 
 from arcwise.recipes import RECIPES, recipe
 
@@ -44,6 +45,21 @@ def recipe_words(name: str) -> dict[str, str]:
     return found
 
 
+def setting_words(kind: type) -> dict[str, str]:
+    """What each setting means, from the comments beside them; nothing where the source is not there.
+
+    >>> from arcwise.config import ModelConfig
+    >>> setting_words(ModelConfig)["dim"]
+    'numbers in an embedding'
+    """
+    try:
+        lines = inspect.getsource(kind).splitlines()
+    except OSError:
+        return {}
+    found = (re.fullmatch(r"    (\w+): [^#]+  # (.+)", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
 def show_recipe(name: str, *, as_json: bool) -> None:
     """One recipe's settings."""
     config = recipe(name)
@@ -52,7 +68,9 @@ def show_recipe(name: str, *, as_json: bool) -> None:
         return
     print(f"{recipe_words(name)['what']}\n")
     for part in ("data", "model", "head", "train"):
+        words = setting_words(type(getattr(config, part)))
         for key, value in dataclasses.asdict(config)[part].items():
-            print(f"{part}.{key}={value}")
+            said = f"{part}.{key}={value}"
+            print(f"{said:32}  # {words[key]}" if key in words else said)
     own = " --data folder:PATH" if config.data.source.startswith("folder:") else ""
     print(f"\nNext: arcwise train {name}{own} --set train.epochs={config.train.epochs}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from arcwise.compare.plan import Job, begin_comparison, plan_jobs
+from arcwise.compare.plan import Job, begin_comparison, plan_jobs, trained_before
 from arcwise.compare.workers import JobListener, default_workers, train_all
 from arcwise.config import Config, override
 from arcwise.data.sources import load
 from arcwise.errors import ArcwiseError, count_in
-from arcwise.headspec import refuse_twins, split_heads
+from arcwise.headspec import HeadSpec, refuse_twins, split_heads
 from arcwise.recipes import recipe
 from arcwise.records import Comparison, Run, claim_folder
 from arcwise.schema import MOST
@@ -44,14 +44,16 @@ def compare(
     """
     from arcwise.train.setup import same_config
 
-    base = override(recipe(base) if isinstance(base, str) else base, settings)
+    base = fit_to_start(override(recipe(base) if isinstance(base, str) else base, settings))
     names = split_heads(heads) if isinstance(heads, str) else list(heads)
     refuse_twins(names)
     folder = Path(out) if out is not None else Path("runs") / f"compare-{base.recipe or 'own'}"
     every = list(range(count_in("seeds", seeds, 1, 1000))) if isinstance(seeds, int) else seed_list(seeds)
     count_in("workers", workers, 0, 256)
     jobs = plan_jobs(base, names, every, folder)
-    refuse_equal_heads(jobs[: len(names)])
+    known = [HeadSpec.parse(name) for name in names]
+    before = [head for head in trained_before(Comparison(folder))[0] if HeadSpec.parse(head) not in known]
+    refuse_equal_heads([*plan_jobs(base, before, [0], folder), *jobs[: len(names)]])
     claim_folder(folder, "comparison")
     with Run(folder).locked():
         for job in jobs:
@@ -80,7 +82,7 @@ def seed_list(seeds: Sequence[int]) -> list[int]:
 
 
 def refuse_equal_heads(jobs: Sequence[Job]) -> None:
-    """Raises where a head cannot be built, or two are the same once their defaults are filled in."""
+    """Raises where a head cannot be built, or two, of this call or before, are the same once defaults are filled in."""
     import torch
 
     from arcwise.train.setup import build_head
@@ -91,24 +93,26 @@ def refuse_equal_heads(jobs: Sequence[Job]) -> None:
             label = build_head(job.config.head, job.config.model.dim, 2).spec.label
         first = seen.setdefault(label, job.head)
         if first is not job.head:
-            raise ArcwiseError(f"{first} and {job.head} are one head, {label}: name it once.")
+            raise ArcwiseError(
+                f"{first} and {job.head} are one head, {label}: name it once, and as it was named before."
+            )
 
 
 def refuse_other_images(base: Config, begun: Sequence[Run], data_dir: Path | None) -> None:
     """Raises where the images are not there, or not those that runs of this comparison were trained on."""
-    if base.init and not Path(base.init).exists():
-        raise ArcwiseError(f"there is no model {base.init} to start from: name one with --init.")
     if base.data.source == "given":
         return
-    splits = load(fit_to_start(base).data, data_dir=data_dir)
+    splits = load(base.data, data_dir=data_dir)
     for run in begun:
         splits.refuse_others(run)
 
 
 def fit_to_start(base: Config) -> Config:
-    """The configuration with the framing of the model that training starts from, if any."""
+    """The configuration with the network and the framing of the model that training starts from, if any."""
     if not base.init:
         return base
+    if not Path(base.init).exists():
+        raise ArcwiseError(f"there is no model {base.init} to start from: name one with --init.")
     from arcwise.model import Embedder
     from arcwise.train.setup import fit_to_model
 

@@ -9,15 +9,17 @@ import json
 import os
 import re
 import shutil
+import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Int, UInt8, UInt64
 
 from arcwise.data.images import Images, MappedRows, Tell, image_hashes, pixel_hash
 from arcwise.errors import ArcwiseError, name_list
@@ -61,6 +63,8 @@ def natural(name: str) -> list:
 
 def list_images(root: Path, *, depth: int = 1) -> Listing:
     """The images of a folder: one folder per class at that depth, with all below it, or a CSV of names and labels."""
+    if root.suffix.lower() == ".csv":
+        raise ArcwiseError(f"{root} is a table: name the folder that it lies in, folder:{root.parent}.")
     if not root.is_dir():
         raise ArcwiseError(
             f"there is no folder {root}. Name yours with --data folder:PATH: a folder of images per class."
@@ -70,8 +74,11 @@ def list_images(root: Path, *, depth: int = 1) -> Listing:
         return from_table(root, tables)
     every = [path.relative_to(root) for path in images_under(root)]
     found = [(str(path), "/".join(path.parts[:depth])) for path in every if len(path.parts) > depth]
-    if not found and every and depth > 1:
-        raise ArcwiseError(f"{root} has no folders with images at depth {depth}: pass data.depth=1.")
+    if not found and depth > 1 and any(len(path.parts) > 1 for path in every):
+        raise ArcwiseError(
+            f"{root} has no folders with images at depth {depth}: pass depth=1 (--set data.depth=1 to train, else "
+            "--depth 1)."
+        )
     notes = [] if not found else [*folder_notes(root, every, depth)]
     found = found or [(path.name, root.resolve().name) for path in every]
     if not found:
@@ -99,12 +106,12 @@ def is_of_pairs(path: Path) -> bool:
 
 
 def legible(name: str) -> str:
-    r"""A name that can be printed, drawn and written anywhere: bytes that are no UTF-8 are spelt out.
+    r"""A name that can be printed, drawn and written anywhere: letters composed, bytes that are no UTF-8 spelt out.
 
-    >>> legible("dog\udcff")
-    'dog\\xff'
+    >>> legible("dog\udcff"), len(legible("e\u0301"))
+    ('dog\\xff', 1)
     """
-    return os.fsencode(name).decode(errors="backslashreplace")
+    return unicodedata.normalize("NFC", os.fsencode(name).decode(errors="backslashreplace"))
 
 
 def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
@@ -114,7 +121,7 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
     if len(below) > len(classes):
         yield (
             f"{counted(len(classes), 'class', 'classes')}; their folders hold {len(below)} folders: pass "
-            f"depth={depth + 1} (--set data.depth={depth + 1}) for those."
+            f"depth={depth + 1} (--set data.depth={depth + 1} to train, else --depth {depth + 1}) for those."
         )
     loose = [str(path) for path in files if len(path.parts) <= depth]
     if loose:
@@ -128,7 +135,10 @@ def folder_notes(root: Path, files: list[Path], depth: int) -> Iterator[str]:
         lead = "leads" if len(dangling) == 1 else "lead"
         yield f"{counted(len(dangling), 'link')} that {lead} nowhere {left_out(dangling)}."
     alike: dict[str, list[str]] = {}
-    for name in sorted("/".join(parts) for parts in classes):
+    spelt = Counter(legible("/".join(parts)) for parts in classes)
+    for name in sorted(name for name, times in spelt.items() if times > 1):
+        yield f"{spelt[name]} folders are one class, {name!r}: their names differ in how letters are coded alone."
+    for name in sorted(spelt):
         alike.setdefault("".join(name.split()).casefold(), []).append(name)
     for names in (names for names in alike.values() if len(names) > 1):
         yield f"classes that differ in case or spaces alone: {', '.join(map(repr, names))}."
@@ -229,7 +239,7 @@ def from_table(root: Path, tables: list[Path]) -> Listing:
     if not found:
         raise ArcwiseError(f"{tables[0]} holds no rows. Write one per image: file,label.")
     notes = [f"{counted(len(twice), 'row')} repeated, used once: {some_of(twice)}."] if twice else []
-    return Listing(root, tuple(found), tuple(found.values()), tuple(notes))
+    return Listing(root, tuple(found), tuple(map(legible, found.values())), tuple(notes))
 
 
 def table_rows(table: Path) -> list[list[str]]:
@@ -278,7 +288,8 @@ def columns(rows: list[list[str]], table: Path) -> tuple[tuple[int, int], int]:
     if rows and len(rows[0]) == 2:
         return (0, 1), 0
     raise ArcwiseError(
-        f"{table} must begin with a row that names the columns, such as file,label; got {','.join(head)!r}."
+        f"{table} must begin with a row that names the columns, such as file,label; got {','.join(head)!r}. Files "
+        f"stand under {' or '.join(FILE_COLUMNS)}, classes under {' or '.join(LABEL_COLUMNS)}."
     )
 
 
@@ -337,7 +348,7 @@ class Decoded:
         self.shape = (n, framing.side, framing.side, framing.channels)
         self.pixels = np.memmap(place / "pixels.u8", np.uint8, mode=mode, shape=self.shape)
         self.sums = np.memmap(place / "sums.u4", np.uint32, mode=mode, shape=(n,))
-        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n,))
+        self.hashes = np.memmap(place / "hashes.u8", np.uint64, mode=mode, shape=(n, 2))  # each beside its complement
         self.state = np.memmap(place / "state.u8", np.uint8, mode=mode, shape=(n,))
         self.read = np.zeros(n, bool)
 
@@ -349,9 +360,21 @@ class Decoded:
             self.read[row] = True
         return np.asarray(self.pixels[rows])
 
+    def hashes_of(self, rows: Int[np.ndarray, " m"]) -> UInt64[np.ndarray, " m"]:
+        """The `pixel_hash` of these images; one that has changed is taken of its pixels again."""
+        kept = np.array(self.hashes[rows])
+        for at in np.flatnonzero(kept[:, 0] != ~kept[:, 1]).tolist():
+            self.forget(int(rows[at]))
+            kept[at, 0] = pixel_hash(self[int(rows[at])])
+        return kept[:, 0]
+
+    def forget(self, row: int) -> None:
+        """Has one image decoded again by the next process."""
+        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
+
     def mend(self, row: int) -> None:
         """Decodes one image again, for this process and for the next."""
-        Decoded(self.place, self.listing, self.framing, mode="r+").state[row] = TODO
+        self.forget(row)
         name = self.listing.files[row]
         try:
             with no_bombs():
@@ -373,7 +396,7 @@ def decode_folder(listing: Listing, framing: Framing, cache: Path, tell: Tell) -
     """
     place = cache / "folders" / cache_key(listing, framing)
     n, each = len(listing.files), framing.side**2 * framing.channels
-    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 8 * n, "state.u8": n}
+    lengths = {"pixels.u8": n * each, "sums.u4": 4 * n, "hashes.u8": 16 * n, "state.u8": n}
     lengths = {place / name: length for name, length in lengths.items()}
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -431,12 +454,15 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
         try:
             decoded = framing.pixels(listing.root / listing.files[row])
             cache.pixels[row], cache.sums[row] = decoded, zlib.crc32(np.ascontiguousarray(decoded).data)
-            cache.hashes[row] = pixel_hash(decoded)
+            one_hash = np.uint64(pixel_hash(decoded))
+            cache.hashes[row] = one_hash, ~one_hash
             cache.state[row] = FINE
         except Exception as error:  # a broken file makes Pillow raise nearly anything
             cache.state[row], reasons[row] = BROKEN, why_unusable(error)
 
     todo = np.flatnonzero(cache.state != FINE)  # what was broken may have been mended or made readable
+    if (cache.state[todo] == BROKEN).all():
+        tell = silent  # it is looked at each time, which is nothing to wait for
     with no_bombs(), ThreadPoolExecutor(os.cpu_count() or 1) as workers:
         try:
             for start in range(0, len(todo), WINDOW):
@@ -450,15 +476,42 @@ def fill_cache(listing: Listing, framing: Framing, cache: Decoded, *, tell: Tell
     return reasons
 
 
+def silent(what: str, done: int, total: int | None) -> None:
+    """Tells nothing."""
+
+
 def list_parts(root: Path, *, depth: int = 1) -> tuple[Listing, Listing | None, tuple[str, ...]]:
     """What to train on, what to test on if the user set it apart, and the classes of both."""
     train_root, test_root = set_apart(root)
     train = list_images(train_root, depth=depth)
     test = list_images(test_root, depth=depth) if test_root else None
+    if test is not None and (beside := images_beside(root, {train.root.name, test.root.name})):
+        lost = f"{counted(len(beside), 'image')} beside {train.root.name}/ and {test.root.name}/ {left_out(beside)}."
+        train = replace(train, notes=(*train.notes, lost))
     extra = tuple(sorted(set(test.names if test else ()) - set(train.names)))
     if extra:
         raise ArcwiseError(f"{test_root} holds classes that {train_root} does not: {name_list(extra)}.")
     return train, test, train.names
+
+
+def images_beside(root: Path, folders: set[str]) -> list[str]:
+    """The images below a folder that are in none of these of its folders."""
+    names = (path.relative_to(root) for path in images_under(root))
+    return [str(name) for name in names if name.parts[0] not in folders]
+
+
+def list_whole(root: Path, *, depth: int = 1) -> Listing:
+    """All images of a folder, those that are set apart for testing too, by names below the folder."""
+    train, test, _ = list_parts(root, depth=depth)
+    if test is None:
+        return train
+    both = [(part.root.name, part) for part in (train, test)]
+    return Listing(
+        root,
+        tuple(f"{name}/{file}" for name, part in both for file in part.files),
+        (*train.labels, *test.labels),
+        (*train.notes, *test.notes),
+    )
 
 
 def sizes_of(root: Path, files: tuple[str, ...]) -> list[tuple[int, int]]:

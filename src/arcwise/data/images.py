@@ -58,8 +58,8 @@ class MappedRows:
     @property
     def hashes(self) -> np.ndarray | None:
         """The `pixel_hash` of each row, where they are kept beside the pixels."""
-        known = getattr(self.pixels, "hashes", None)
-        return None if known is None else np.asarray(known[self.rows])
+        known = getattr(self.pixels, "hashes_of", None)
+        return None if known is None else known(self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

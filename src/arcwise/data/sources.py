@@ -27,7 +27,7 @@ from arcwise.data.images import (
     split_by_class,
     split_filter,
 )
-from arcwise.errors import ArcwiseError, count_in, name_list, number_in, unknown
+from arcwise.errors import ArcwiseError, count_in, name_list, note, number_in, unknown
 from arcwise.records import Framing, Run
 from arcwise.records.preprocessing import with_channels
 
@@ -252,6 +252,8 @@ def load_whole(
     1797
     """
     raw, kept = read_source(config, data_dir=data_dir, tell=tell)
+    for words in raw.notes:
+        note(f"{config.source}: {words}")
     classes = select_classes(kept, raw.train.names) if kept else list(range(raw.train.classes))
     parts = [part.only(classes) for part in (raw.train, raw.test) if part is not None]
     if len(parts) == 1:
@@ -382,8 +384,8 @@ def looks(config: DataConfig, splits: Splits) -> dict[str, str]:
     found["mirrored at random" if mirrored else "not mirrored"] = f"data.flip={str(not mirrored).lower()}"
     for name, words in (("shift", "shifted by up to {} pixels"), ("rotate", "turned by up to {}°"),
                         ("cutout", "with a square of {} pixels covered")):  # fmt: skip
-        if getattr(config, name):
-            found[words.format(f"{getattr(config, name):g}")] = f"data.{name}=0"
+        if much := config.covered(width) if name == "cutout" else getattr(config, name):
+            found[words.format(f"{much:g}")] = f"data.{name}=0"
     return found
 
 

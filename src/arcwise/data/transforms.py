@@ -117,5 +117,5 @@ def change_batch(x: FloatImages, config: DataConfig, draw: Draw) -> FloatImages:
     if config.rotate:
         x = turn_images(x, config.rotate, draw)
     if config.cutout:
-        x = cover_squares(x, config.cutout, draw)
+        x = cover_squares(x, config.covered(x.shape[3]), draw)
     return x

@@ -31,6 +31,7 @@ from arcwise.views import in_evaluation
 
 OPSET = 20
 MAY_DIFFER = {"float32": math.radians(0.1)}  # the largest angle to the original that an export may have
+MAY_STRETCH = 0.01  # by which share the length of an embedding may differ, there
 CALIBRATED_ON = 256  # images at most that the ranges of an int8 export are taken from
 LARGEST_FILE = 2**31 - 2**20  # bytes of an ONNX file without files beside it
 
@@ -93,7 +94,15 @@ def export_model(
     content = with_meta(proto, told)
     with tempfile.TemporaryDirectory() as folder:
         encoder = OnnxEmbedder.load(write(Path(folder) / "model.onnx", content))
-    largest = largest_angle(wanted, encoder.encode(pixels))
+    got = encoder.encode(pixels)
+    refuse_no_direction(wanted, "the model", "train it again, or leave such images out of --on")
+    refuse_no_direction(got, f"the export in {precision}", "export it as float32, or train it again")
+    largest = largest_angle(wanted, got)
+    if precision in MAY_DIFFER and (stretch := largest_stretch(wanted, got)) > MAY_STRETCH:
+        raise ArcwiseError(
+            f"the export's embeddings are longer or shorter than its model's by up to {stretch:.2g}, and "
+            f"{MAY_STRETCH:.0%} are allowed. Nothing was written; embeddings that short or long cannot be exported."
+        )
     if largest > MAY_DIFFER.get(precision, math.pi):
         raise ArcwiseError(
             f"the export differs from its model: {math.degrees(largest):.3f} degrees on one of {len(pixels):,} images, "
@@ -204,6 +213,23 @@ def with_meta(proto: Any, told: dict[str, str]) -> bytes:
     if len(re.findall(SUM, content)) != 1:
         raise ArcwiseError("the model's names hold the very bytes that mark a checksum: rename its classes.")
     return content.replace(NO_SUM, NO_SUM[:-8] + b"%08x" % zlib.crc32(content))
+
+
+def refuse_no_direction(x: Float[np.ndarray, "n d"], whose: str, cure: str) -> None:
+    """Raises where an embedding points nowhere, by which no two files can be compared."""
+    length = np.linalg.norm(x.astype(np.float64), axis=1)
+    bad = ~np.isfinite(length) | (length == 0)
+    if bad.any():
+        raise ArcwiseError(
+            f"of {len(x):,} embeddings {whose} gives {int(bad.sum()):,} that are not finite or of length 0. Nothing "
+            f"was written: {cure}."
+        )
+
+
+def largest_stretch(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> float:
+    """By which share of their lengths rows differ at most."""
+    mine, theirs = (np.linalg.norm(x.astype(np.float64), axis=1) for x in (a, b))
+    return float(np.abs(theirs / mine - 1.0).max(initial=0.0))
 
 
 def largest_angle(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> float:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from arcwise.figures.canvas import OTHER_FRAME, OWN_FRAME, Depiction, pixels_of, shown_heads
+from arcwise.figures.canvas import OTHER_FRAME, OWN_FRAME, Depiction, pixels_of, shorten, shown_heads
 from arcwise.figures.pictures import Picture, draw_pictures
 from arcwise.metrics.conflicts import conflicts
 from arcwise.metrics.identification import rightly_named
 
 if TYPE_CHECKING:
+    from arcwise.records import Embeddings
     from arcwise.study.subject import Subject
 
 ANCHORS = 4000  # at most
+
+
+def class_of(found: Embeddings, row: int) -> str:
+    """The name of a row's class, short enough to stand below its image."""
+    return shorten(found.names[int(found.labels[row])], 7)
+
+
+def degrees_apart(distance: float) -> float:
+    """The angle of a cosine distance.
+
+    >>> round(degrees_apart(1.0), 6)
+    90.0
+    """
+    return math.degrees(math.acos(max(-1.0, min(1.0, 1.0 - distance))))
 
 
 def conflict_triples(about: Subject) -> Iterator[Depiction]:
@@ -33,9 +49,9 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
         row = []
         for t in worst:
             three = (
-                (t.anchor, f"{t.anchor}", "black"),
-                (t.positive, f"{t.positive}: {t.to_positive:.3f}", OWN_FRAME),
-                (t.negative, f"{t.negative}: {t.to_negative:.3f}", OTHER_FRAME),
+                (t.anchor, class_of(found, t.anchor), "black"),
+                (t.positive, f"{degrees_apart(t.to_positive):.1f}°", OWN_FRAME),
+                (t.negative, f"{class_of(found, t.negative)}: {degrees_apart(t.to_negative):.1f}°", OTHER_FRAME),
             )
             row += [Picture(pixels_of(images, int(at[i])), words, frame) for i, words, frame in three]
         rows.append(row)
@@ -43,7 +59,7 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
     if rows:
         yield (
             f"The worst conflicts of each head, seed {about.first.settings.seed}: a rightly classified sample (black), "
-            "one of its own class (blue) and one of another (orange) that is nearer. Numbers are rows of the test set "
-            "and cosine distances." + (f" There are none under {' and '.join(none)}." if none else ""),
+            "one of its own class (blue) and one of another (orange) that is nearer. Names are classes, "
+            "numbers angles to the first image." + (f" There are none under {' and '.join(none)}." if none else ""),
             draw_pictures(rows, titles=titles, side=0.62),
         )

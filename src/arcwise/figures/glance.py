@@ -33,7 +33,9 @@ def draw_glance(shown: list[HeadPanel]) -> Figure:
         for at, (panel, place) in enumerate(zip(shown, axes, strict=True)):
             for i, values in enumerate(panel.values.values()):
                 found, colour = np.asarray(values), COLOURS[i % len(COLOURS)]
-                place.plot(found, np.full(len(found), i - 0.14), "o", color=colour, alpha=0.55, markersize=3)
+                place.plot(
+                    found, np.full(len(found), i - 0.14), "o", color=colour, alpha=0.55, markersize=3, clip_on=False
+                )
                 deviation = found.std(ddof=1) if len(found) > 1 else 0.0
                 place.errorbar(found.mean(), i + 0.2, xerr=deviation, fmt="|", color=colour, markersize=6, capsize=2)
             place.set(title=f"{textwrap.fill(panel.title, 25)} {'↑' if panel.better == 'higher' else '↓'}")
@@ -42,6 +44,8 @@ def draw_glance(shown: list[HeadPanel]) -> Figure:
             place.margins(x=0.08)
             place.grid(axis="y", visible=False)
             low, high = place.get_xlim()
+            if low < 0 <= min(min(values) for values in panel.values.values()):
+                place.set_xlim(low := 0.0, high)
             if panel.title.endswith("%") and high > 100:
                 place.set_xlim(low, 100.0 + 0.01 * (100.0 - low))
     return figure

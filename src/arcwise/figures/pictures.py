@@ -48,7 +48,7 @@ def draw_pictures(
 def show_picture(place, picture: Picture) -> None:
     """One image, framed where a frame is asked for."""
     pixels = picture.pixels.squeeze()
-    place.imshow(pixels, cmap="gray_r" if pixels.ndim == 2 else None, vmin=0, vmax=255)
+    place.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255)
     if picture.words:
         place.set_xlabel(picture.words, fontsize=SMALL, labelpad=2)
     if picture.frame:

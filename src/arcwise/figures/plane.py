@@ -107,13 +107,14 @@ def far_apart(found: Embeddings) -> np.ndarray:
 def name_classes(axes: Axes, found: Embeddings, some: np.ndarray, extent: float) -> None:
     """The names of some classes beside the middle of their samples, of those that have room."""
     middles = [np.median(found.x[found.labels == c], axis=0) for c in some]
-    middles = [middle + np.array([0.0, 0.07 * extent]) for middle in middles]  # above the points, not on them
+    spots = [middle + np.array([0.0, 0.07 * extent]) for middle in middles]  # above the points, not on them
     names = tell_apart([found.names[c] for c in some])
     wide = PAGE / max(1, len(axes.figure.axes)) if len(axes.figure.axes) <= 4 else PAGE / 4
-    for name, place in zip(
-        names, room_for_names(middles, names, extent=extent, inches=0.9 * min(2.4, wide)), strict=True
-    ):
+    places = room_for_names(spots, names, extent=extent, inches=0.9 * min(2.4, wide))
+    for name, place, middle in zip(names, places, middles, strict=True):
         if place is not None:
+            if np.linalg.norm(place - middle) > 0.1 * extent:  # moved aside: a line says which points are meant
+                axes.plot(*np.transpose([middle, place]), color="0.2", linewidth=0.5, zorder=5)
             name_at(axes, place, name)
 
 

@@ -28,13 +28,13 @@ class RocPanel(NamedTuple):
     note: str
 
 
-def draw_roc(shown: list[RocPanel]) -> Figure:
+def draw_roc(shown: list[RocPanel], title: str = "ROC") -> Figure:
     """The curves together in the first panel, one histogram per head after it."""
     with panels(1 + len(shown), high=0.85, most=3) as (figure, axes):
         for i, panel in enumerate(shown):
             axes[0].plot(panel.roc.far, panel.roc.tar, color=COLOURS[i % 8], label=panel.head)
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
-        axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title="ROC")
+        axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title=title)
         plain_logarithm(axes[0].xaxis)
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
@@ -67,7 +67,7 @@ def verification_curves(about: Subject) -> Iterator[Depiction]:
     yield (
         f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold "
         f"of equal error. Seed {about.first.settings.seed} of each head; the tables have the means over all seeds.",
-        draw_roc(shown),
+        draw_roc(shown, "ROC, unseen classes" if unseen else "ROC"),
     )
 
 

@@ -59,7 +59,7 @@ def draw_sample(shown: list[SamplePanel], picture: np.ndarray | None = None) -> 
         axes[1, 0].remove()
         axes[0, 0].set_axis_off()
         if picture is not None:
-            axes[0, 0].imshow(picture.squeeze(), cmap="gray_r" if picture.squeeze().ndim == 2 else None)
+            axes[0, 0].imshow(picture.squeeze(), cmap="gray" if picture.squeeze().ndim == 2 else None, vmin=0, vmax=255)
     return figure
 
 

@@ -139,7 +139,7 @@ def unit_sphere(about: Subject) -> Iterator[Depiction]:
         found = about.embeddings(head)
         facts = class_angles(found)
         closest, best, own = (math.degrees(angle) for angle in (facts.closest, facts.best_possible, facts.own))
-        note = f"closest means {closest:.1f}° of {best:.1f}°, own {own:.2f}°"
+        note = f"closest means {closest:.1f}° of {best:.1f}°, to own mean {own:.2f}°"
         shown.append(SpherePanel(head, found, mean_centres(found), facts.best_possible / 2, note))
     yield (
         "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the "

@@ -12,7 +12,6 @@ from arcwise.figures.canvas import (
     COLOURS,
     OTHER_FRAME,
     OWN_FRAME,
-    SMALL,
     figure_bytes,
     offscreen,
     panels,
@@ -44,13 +43,12 @@ def draw_verification(found: Trial):
         curve = roc(found.scores)
         smallest = max(float(curve.far[curve.far > 0].min(initial=1.0)), 1e-6)
         left.plot(curve.far, curve.tar, color=COLOURS[0])
-        few = min(10.0 / found.scores.impostor.total, 1.0)
+        words, few = "false accept rate", min(10.0 / found.scores.impostor.total, 1.0)
         if few > smallest:
             left.axvspan(smallest, few, color="0.9", zorder=0)
-            words = "grey: fewer than 10 false acceptances"
-            left.annotate(words, (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=SMALL, color="0.4")
+            words += "\ngrey: fewer than 10 false acceptances"
         left.set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), title="ROC")
-        left.set(xlabel="false accept rate", ylabel="true accept rate")
+        left.set(xlabel=words, ylabel="true accept rate")
         plain_logarithm(left.xaxis)
         edges = np.linspace(-1, 1, 81)
         for scores, colour, label in (
@@ -89,11 +87,13 @@ def draw_ranks(found: Trial):
     with panels(1, widest=3.6, high=0.75) as (figure, (place,)):
         ranks = list(found.watch.cmc)
         told = [found.watch.cmc[k] for k in ranks]
-        place.errorbar(ranks, [100 * one.mean for one in told], [100 * one.deviation for one in told], color=COLOURS[0],
+        spread = [[100 * min(one.deviation, one.mean) for one in told],
+                  [100 * min(one.deviation, 1.0 - one.mean) for one in told]]  # fmt: skip
+        place.errorbar(ranks, [100 * one.mean for one in told], spread, color=COLOURS[0],
                        marker="o", markersize=3, capsize=2)  # fmt: skip
         place.set(xlabel="rank", ylabel="probes, %", title=f"among the best of {found.watch.identities:,} identities")
         place.set_xticks(ranks)
-        place.set_ylim(top=max(100.5, 100 * max(one.mean + one.deviation for one in told) + 0.5))
+        place.set_ylim(top=100.5)
     return figure
 
 
@@ -112,4 +112,4 @@ def draw_hardest(found: Trial):
 def side_by_side(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Two images as one, with a white line between them."""
     gap = np.full((len(a), max(1, len(a) // 16), a.shape[2]), 255, np.uint8)
-    return np.concatenate([a, gap if a.shape[2] > 1 else 0 * gap, b], axis=1)
+    return np.concatenate([a, gap, b], axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import re
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from arcwise.records.gallery import CARD, GalleryCard, Templates, as_unicode, ne
 
 CARD_FILE = "gallery.json"
 COMPACTED_EVERY = 64  # commits
+TABLE_FOLDER = re.compile(r"templates-[0-9a-f]{12}\.lance")
 TRIES = 20  # of a reader whose table is rewritten under it
 
 
@@ -63,6 +65,19 @@ class LanceStore:
                 raise ArcwiseError(f"{self.folder} is a gallery already: arcwise gallery add {self.folder} FOLDER")
             self.new_table(card.table, schema_of(card.dim).empty_table())
             write_json(self.folder / CARD_FILE, card.as_values())
+
+    def forget_unfinished(self) -> None:
+        """Removes what a creation left that was killed before its gallery.json: tables with nobody in them."""
+        if self.unfinished():
+            with locked(self.folder):
+                for place in self.unfinished():
+                    shutil.rmtree(place)
+
+    def unfinished(self) -> list[Path]:
+        """The tables of a folder that holds nothing but tables with nobody in them."""
+        seen = [place for place in self.folder.glob("*") if not place.name.startswith(".")]
+        empty = [place for place in seen if TABLE_FOLDER.fullmatch(place.name) and not any(place.glob("data/*"))]
+        return empty if len(empty) == len(seen) else []
 
     def change(self, card: GalleryCard) -> None:
         """The same templates under another card."""
@@ -225,7 +240,7 @@ def rows_of_table(opened: Any, dim: int, first: int, images: bool) -> Templates:
     asked = opened.search().select(wanted).limit(2**31 - 1)
     found = (asked.where(f"at >= {first}") if first else asked).to_arrow().combine_chunks()
     if found.schema.field("x").type != schema_of(dim).field("x").type:
-        raise ArcwiseError("its templates are of another dimension than it says.")
+        raise ValueError("they are of another dimension than gallery.json says")
     if any(found.column(name).null_count for name in wanted if name != "image"):
         raise ValueError("some of its templates are not whole")
 

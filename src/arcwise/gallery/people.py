@@ -21,7 +21,7 @@ from arcwise.gallery.held import Held, held_of, joined_templates, match_of, name
 from arcwise.gallery.lance import LanceStore
 from arcwise.gallery.milvus import MilvusStore
 from arcwise.metrics.calibration import false_positive_rate
-from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_folder
+from arcwise.records import CalibratedThreshold, Embeddings, Encoder, claim_folder, refuse_no_encoder
 from arcwise.records.gallery import (
     MATCHES,
     Enrolled,
@@ -72,6 +72,7 @@ class Gallery:
         An identity's cosine to an image is its `best` template's, or that of the `mean` of its templates, or of their
         mean `weighted` by length, which many margins make a sign of quality.
         """
+        refuse_no_encoder(model)
         one_of("match", match, MATCHES)
         mine = tuple(latest(one for one in thresholds if one.model == model.fingerprint))
         card = GalleryCard(
@@ -86,6 +87,8 @@ class Gallery:
 
         Without a model nobody can be added or asked for by an image.
         """
+        if model is not None:
+            refuse_no_encoder(model)
         store = store_at(place)
         if not store.exists():
             raise ArcwiseError(f"there is no gallery {place}. Make one with: arcwise gallery create")
@@ -263,7 +266,7 @@ class Gallery:
             mine = held.owner == self.place_of(held, name)
             (best,) = held.search.best(query, allowed=mine, wanted=1)
             score, key = best.score, held.templates.key[held.rows[best.row]]
-        rate = None if rule is None else rule.far_found
+        rate = None if rule is None or self.card.match != "best" else rule.far_found
         return Match(name if score >= limit else None, name, score, limit, None, float("nan"), key, rate)
 
     def rule(self, far: float | None, threshold: float | None) -> CalibratedThreshold | None:
@@ -281,11 +284,10 @@ class Gallery:
             raise ArcwiseError(f"no threshold was calibrated for this gallery's model. {TAKEN_OVER}")
         return found
 
-    @staticmethod
-    def false_positive(rule: CalibratedThreshold | None, enrolled: int) -> float | None:
+    def false_positive(self, rule: CalibratedThreshold | None, enrolled: int) -> float | None:
         """How often a stranger is taken for one of so many, as far as calibration tells: where it saw no such mistake
-        nothing is known."""
-        if rule is None or rule.far_found <= 0.0:
+        nothing is known, nor of means, which are nearer to strangers than the images that it compared."""
+        if rule is None or rule.far_found <= 0.0 or self.card.match != "best":
             return None
         return false_positive_rate(rule.far_found, rule.evenness, enrolled)
 
@@ -325,7 +327,13 @@ class Gallery:
 
             found = embed(model, watched(work_of(model, images), see), tell=tell)
             length = np.linalg.norm(found.x.astype(np.float64), axis=1)
-            unit = (found.x / np.maximum(length, 1e-30)[:, None]).astype(np.float32)
+            if not (length > 0).all():
+                row = int((length > 0).argmin())
+                raise ArcwiseError(
+                    f"an image of {every.name[row]} ({every.key[row]}) has an embedding of length 0 with this model, "
+                    "which points nowhere: nothing was changed. Take another model, or remove whom it shows."
+                )
+            unit = (found.x / length[:, None]).astype(np.float32)
             fresh = replace(
                 every, x=unit.reshape(len(every), model.dim), length=length.astype(np.float32),
                 digest=np.array([digests[row] for row in range(len(every))], np.uint64),
@@ -357,9 +365,11 @@ class Gallery:
             other.store = new_store(place, replace(card, table=new_table_name(), keep_images=kept, created=now()))
         self.refuse_other_models(card.model, other.card.model)
         every, done = self.every(images=other.card.keep_images), 0
+        self.refuse_other_models(card.model, self.card.model)  # either may be embedded anew meanwhile
         for first in range(0, len(every), IN_ONE_COMMIT):
             some = every.take(np.arange(first, min(first + IN_ONE_COMMIT, len(every))))
             with other.store.holding():
+                self.refuse_other_models(card.model, other.card.model)
                 done += sum(other.append(runs_of_names(some)).values())
             if tell is not None:
                 tell(first + len(some), len(every))
@@ -401,8 +411,12 @@ class Gallery:
         x = every.x * every.length[:, None]
         return Embeddings(x.astype(np.float32), y, names, every.key, self.card.model, {"source": "gallery"})
 
-    def stats(self) -> dict[str, Any]:
-        """How large it is, what it takes, and how often strangers would be taken for somebody, now and as it grows."""
+    def stats(self, *, far: float | None = None) -> dict[str, Any]:
+        """How large it is, what it takes, and how often strangers would be taken for somebody, now and as it grows.
+
+        At the threshold calibrated for `far`, or the one calibrated last.
+        """
+        rule = self.rule(far, None)
         card = self.card
         if isinstance(self.store, MilvusStore):
             told = self.store.stats()
@@ -415,7 +429,6 @@ class Gallery:
                 "memory_bytes": held.search.nbytes, "disk_bytes": self.store.size,
                 "search": "exact, by bytes first" if held.search.small is not None else "exact",
             }  # fmt: skip
-        rule = pick_threshold(card.thresholds, card.model)
         told |= {"match": card.match, "model": card.model, "dim": card.dim, "keep_images": card.keep_images}
         told["thresholds"] = [one.as_values() for one in card.thresholds]
         told["false_positive"] = (
@@ -426,6 +439,7 @@ class Gallery:
                 for n in sorted({*SCALES, max(1, enrolled), max(1, told["identities"])})
             }
         )
+        told["false_positive_at"] = None if rule is None else rule.far
         told["measured_up_to"] = None if rule is None else rule.identities - 1
         return told
 
@@ -499,6 +513,7 @@ def new_store(place: str | Path, card: GalleryCard) -> LanceStore | MilvusStore:
     """What keeps the templates of a new gallery at a place."""
     store = store_at(place)
     if isinstance(store, LanceStore):
+        store.forget_unfinished()
         claim_folder(store.folder, "gallery")
     if store.exists():
         raise ArcwiseError(f"{place} is a gallery already: arcwise gallery add {place} FOLDER")

@@ -81,7 +81,7 @@ def threshold_for(embeddings: Embeddings, far: float, *, few_identities: bool = 
     if reason and not few_identities:
         raise ArcwiseError(reason)
     value, accepted = accepted_at(people, far * pairs)
-    rate, steady = false_rate(accepted.false)
+    rate, steady = false_rate(accepted.false, accepted.squares)
     if not steady and not few_identities:
         raise ArcwiseError(
             f"at FAR {far:g} the false acceptances are those of one identity and its likes: no interval can be given. "
@@ -107,7 +107,10 @@ def calibrated(
     40
     """
     if not embeddings.model:
-        raise ArcwiseError("these embeddings do not say which model they are of: take those that arcwise.embed gives.")
+        raise ArcwiseError(
+            "these embeddings do not say which model they are of: take those that arcwise.embed "
+            "gives, or name it yourself, as in Embeddings(x, y, model='mine')."
+        )
     t = threshold_for(embeddings, far, few_identities=few_identities)
     return CalibratedThreshold(
         far=far, cosine=t.value, far_found=t.far, far_low=t.far_low, far_high=t.far_high,
@@ -172,12 +175,13 @@ class Accepted(NamedTuple):
     """At a threshold, per identity: r_i, the share of its own pairs accepted; and, per image, whom it matches.
 
     `matched[a, s]` is how many other identities image a is taken for when each of them shows one image only, another
-    in every slot s.
+    in every slot s. `squares` is the sum of h_ij^2 over pairs of identities.
     """
 
     false: Float[np.ndarray, " c"]
     true: Float[np.ndarray, " c"]
     matched: Int[np.ndarray, "n slots"]
+    squares: float
 
 
 def too_few(people: People, far: float) -> str:
@@ -186,7 +190,8 @@ def too_few(people: People, far: float) -> str:
     pairs, impostors = n * (n - 1) // 2, people.impostors
     needed = max(LEAST_IDENTITIES, math.ceil(0.5 + math.sqrt(0.25 + 2.0 / far - 1e-9)))
     if n < LEAST_IDENTITIES or far * pairs < 1.0 - 1e-9:
-        why = f"{n} identities are too few for FAR {far:g}: it takes {needed}, so that a pair of them is expected there"
+        reason = "so that a pair of them is expected there" if needed > LEAST_IDENTITIES else "whatever the rate"
+        why = f"{n} identities are too few for FAR {far:g}: it takes {needed}, {reason}"
     elif far * impostors < LEAST_ACCEPTED - 1e-9:
         each = math.ceil(LEAST_ACCEPTED / far - 1e-9)
         why = f"{impostors:,} impostor pairs are too few for FAR {far:g}: it takes {each:,}"
@@ -236,6 +241,7 @@ def count_accepted(people: People, value: np.float32, weight: Float[np.ndarray, 
     slots = slot_table(people).astype(np.float32)
     n, c = len(people.owner), people.identities
     false, true, matched = np.zeros(c), np.zeros(c), np.zeros((n, slots.shape[1]), np.int64)
+    squares, unfinished = 0.0, np.zeros(c)
     for block in people.blocks():
         rows, columns, passed = block.rows, block.columns, block.cos >= value
         wrong = (block.impostor & passed).astype(np.float32)
@@ -244,7 +250,28 @@ def count_accepted(people: People, value: np.float32, weight: Float[np.ndarray, 
         matched[rows] += np.rint(wrong @ slots[columns]).astype(np.int64)
         matched[columns] += np.rint(wrong.T @ slots[rows]).astype(np.int64)
         np.add.at(true, people.owner[rows], (block.genuine & passed).sum(axis=1))
-    return Accepted(false, true / np.maximum(people.sizes * (people.sizes - 1) // 2, 1), matched)
+        shares = identity_pairs(wrong, people.owner[rows], people.owner[columns], weight[rows], weight[columns])
+        shares[0] += unfinished[-shares.shape[1] :]
+        ends = rows.stop == n or people.owner[rows.stop] != people.owner[rows.stop - 1]
+        squares += float((shares[: len(shares) if ends else -1] ** 2).sum())
+        unfinished[:] = 0.0
+        if not ends:  # the identity goes on in the next rows
+            unfinished[-shares.shape[1] :] = shares[-1]
+    return Accepted(false, true / np.maximum(people.sizes * (people.sizes - 1) // 2, 1), matched, squares)
+
+
+def identity_pairs(
+    wrong: Float[np.ndarray, "r k"], mine: Int[np.ndarray, " r"], theirs: Int[np.ndarray, " k"],
+    of_mine: Float[np.ndarray, " r"], of_theirs: Float[np.ndarray, " k"],
+) -> Float[np.ndarray, "a b"]:  # fmt: skip
+    """The weight of what is accepted between each identity of the rows and each of the columns, both sorted."""
+    across = np.add.reduceat(wrong * of_theirs.astype(np.float32), starts_of(theirs), axis=1)
+    return np.add.reduceat(across * of_mine[:, None], starts_of(mine), axis=0)
+
+
+def starts_of(owner: Int[np.ndarray, " n"]) -> Int[np.ndarray, " c"]:
+    """Where each identity begins, of rows sorted by identity."""
+    return np.flatnonzero(np.diff(owner, prepend=-1))
 
 
 def order_of(cos: np.ndarray) -> np.ndarray:
@@ -274,27 +301,38 @@ def slot_table(people: People) -> Int[np.ndarray, "n slots"]:
     return table
 
 
-def false_rate(r: Float[np.ndarray, " c"]) -> tuple[Interval, bool]:
-    """FAR with its interval over identities, and whether there is one: without any one identity some rate is left."""
+def false_rate(r: Float[np.ndarray, " c"], squares: float = 0.0) -> tuple[Interval, bool]:
+    """FAR with its interval over identities, and whether there is one: without any one identity some rate is left.
+
+    `squares` = sum of h_ij^2 over pairs. The error is at least that of as many independent pairs as the rate rests on,
+    (sum h)^2 / sum h^2, also where everybody has exactly one twin, and deleting anybody changes nothing.
+    """
     n, total = len(r), float(r.sum())
     rate = total / (n * (n - 1))
     without = (total - 2.0 * r) / max(1, (n - 1) * (n - 2))
     if n < 3 or (without <= 1e-12 * max(rate, 1e-300)).any():
         return Interval(rate, 0.0, 1.0), False
     logs = np.log(without)
-    error = math.sqrt((n - 1) / n * float(((logs - logs.mean()) ** 2).sum()))
+    spread = (n - 1) / n * float(((logs - logs.mean()) ** 2).sum())
+    error = math.sqrt(max(spread, squares / (total / 2.0) ** 2))
     counting = total**2 / float((r**2).sum())
     wide = student(max(1.0, counting - 1.0)) * error
     return Interval(rate, rate * math.exp(-wide), min(1.0, rate * math.exp(wide))), True
 
 
 def mean_interval(values: Float[np.ndarray, " c"]) -> Interval:
-    """A mean over identities with Student's interval; nothing is known of none."""
+    """A mean over identities with Student's interval; nothing is known of none.
+
+    A share of 1 - 0.025^(1/n) of all identities may be of a kind that n of them do not show (Clopper & Pearson 1934,
+    at none of n): the interval leaves room for that, also where all that were seen are accepted.
+    """
     if not len(values):
         return Interval(math.nan, 0.0, 1.0)
     mean = float(values.mean())
     half = student(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 1.0
-    return Interval(mean, max(0.0, mean - half), min(1.0, mean + half))
+    unseen = 1.0 - 0.025 ** (1.0 / len(values))
+    below, above = max(half, mean * unseen), max(half, (1.0 - mean) * unseen)
+    return Interval(mean, max(0.0, mean - below), min(1.0, mean + above))
 
 
 # ------------------------------------------------------------------------- of a gallery: one against many

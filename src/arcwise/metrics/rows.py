@@ -54,6 +54,9 @@ class NoDirection(ArcwiseError):  # noqa: N818
     """The mean of a class has length 0: its members point everywhere."""
 
 
+SQUARES = 1e-140, 1e150  # numbers between these have squares that float64 holds, their sums and small parts of them too
+
+
 def admit_rows(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
     """The embeddings, once every number in them is finite and there are enough classes; 0 asks for no labels."""
     x = embeddings.x
@@ -64,6 +67,12 @@ def admit_rows(embeddings: Embeddings, *, classes: int = 1) -> Embeddings:
         raise ArcwiseError(
             f"{bad.sum()} of {len(x)} embeddings are not finite, the first in row {int(bad.argmax())}. "
             "Leave those rows out, or train again."
+        )
+    longest = max(float(x.max()), -float(x.min()))
+    if longest and not SQUARES[0] < longest < SQUARES[1]:
+        raise ArcwiseError(
+            f"the numbers of these embeddings are as large as {longest:.1e}, and the squares of distances cannot be "
+            f"written in float64. Divide all of them by one number, such as {longest:.0e}."
         )
     found = len(np.unique(embeddings.labels)) if classes else 0
     if found < classes:

@@ -271,7 +271,7 @@ METRICS: dict[str, Metric] = {
     **{name: one for distance in ("euclidean", "unit", "cosine") for name, one in cluster_metrics(distance).items()},
     **{name: one for distance in ("euclidean", "cosine") for name, one in conflict_metrics(distance).items()},
     **{dunn_name(*variant): dunn_metric(*variant) for variant in DUNN},
-    **pair_metrics("pairs", "all test pairs", "closed", lambda e: e.pairs),
+    **pair_metrics("pairs", "all pairs", "closed", lambda e: e.pairs),
     **pair_metrics("unseen", "pairs of unseen classes", "open", lambda e: e.unseen_pairs),
     "unseen-recall-1": ranking_metric(
         "nearest neighbour is of the class", lambda r: r.recall_at[1], section="open", headline=True,

@@ -32,6 +32,8 @@ from arcwise.records import Embeddings
 EXACT_PAIRS = 2**26  # up to this many pairs every score is kept: 11,585 samples, 256 MiB
 SCORE_BINS = 2**16  # beyond that, scores are counted in bins of this width
 WIDTH = 2.0 / SCORE_BINS
+CROWDED = 1e-3  # of one kind in one bin, beside scores of the other kind: such a bin is cut
+FINE_BINS = 2**9  # into so many, each as wide as a step of float32 below 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class SortedScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScores:
-    """The scores of genuine and of impostor pairs; `width` is that of the bins, 0 where every score is kept."""
+    """The scores of genuine and of impostor pairs; `width` is that of the widest bins, 0 where every score is kept."""
 
     genuine: SortedScores
     impostor: SortedScores
@@ -97,8 +99,9 @@ class Operating(NamedTuple):
 def all_pairs(embeddings: Embeddings, *, exact: int = EXACT_PAIRS) -> PairScores:
     """The cosines (float32) of all n (n - 1)/2 pairs of samples, genuine and impostor.
 
-    Up to `exact` pairs every score is kept; beyond, they are counted in bins of width 2/65536, so that a set of any
-    size needs a few hundred MB. No n x n matrix is ever there. Equal rows have equal scores, to the last bit.
+    Up to `exact` pairs every score is kept; beyond, they are counted in bins of width 2/65536, finer where many come
+    close together, so that a set of any size needs a few hundred MB. No n x n matrix is ever there. Equal rows have
+    equal scores, to the last bit.
 
     >>> x = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
     >>> found = all_pairs(Embeddings(x=x, y=np.array([0, 0, 1]), names=("a", "b")))
@@ -191,17 +194,36 @@ def keep_scores(groups: TwinRows, genuine: int, impostor: int) -> PairScores:
 
 
 def count_scores(groups: TwinRows) -> PairScores:
-    """Scores counted in bins."""
-    same, other = np.zeros(SCORE_BINS, np.int64), np.zeros(SCORE_BINS, np.int64)
-    for block in class_blocks(groups):
-        for counts, scores, times in ((same, block.own, block.own_times), (other, block.rest, block.rest_times)):
-            bins = np.floor(scores * np.float32(SCORE_BINS / 2)).astype(np.int32) + SCORE_BINS // 2
-            np.minimum(bins, SCORE_BINS - 1, out=bins)
-            counts += np.bincount(bins, times, minlength=SCORE_BINS).astype(np.int64)
-    edges = (np.arange(SCORE_BINS) * WIDTH - 1.0).astype(np.float32)
+    """Scores counted in bins; where cosines lie so close that many share one, counted again in finer ones."""
+    cuts = np.ones(SCORE_BINS, np.int64)
+    same, other = count_cut(groups, cuts)
+    crowded = (same > 0) & (other > 0) & ((same > CROWDED * same.sum()) | (other > CROWDED * other.sum()))
+    if crowded.any():
+        cuts[crowded] = FINE_BINS
+        same, other = count_cut(groups, cuts)
+    first = np.repeat(np.arange(SCORE_BINS) * WIDTH - 1.0, cuts)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(cuts) - cuts, cuts)
+    edges = (first + within * WIDTH / np.repeat(cuts, cuts)).astype(np.float32)
     return PairScores(
         genuine=SortedScores(value=edges, count=same), impostor=SortedScores(value=edges, count=other), width=WIDTH
     )
+
+
+def count_cut(groups: TwinRows, cuts: Int[np.ndarray, " bins"]) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+    """How many genuine and how many impostor scores fall into each bin, the i-th cut into `cuts[i]` equal ones."""
+    n, starts = int(cuts.sum()), np.cumsum(cuts) - cuts
+    same, other = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for block in class_blocks(groups):
+        for counts, scores, times in ((same, block.own, block.own_times), (other, block.rest, block.rest_times)):
+            place = scores * np.float32(SCORE_BINS / 2)  # exact, as a power of two
+            whole = np.floor(place)
+            bins = np.minimum(whole.astype(np.int32) + SCORE_BINS // 2, SCORE_BINS - 1)
+            if n > SCORE_BINS:
+                part = ((place - whole) * cuts[bins]).astype(np.int64)
+                part[scores >= 1.0] = cuts[-1] - 1
+                bins = starts[bins] + part
+            counts += np.bincount(bins, times, minlength=n).astype(np.int64)
+    return same, other
 
 
 def score_pairs(score: Float[np.ndarray, " p"], same: Bool[np.ndarray, " p"]) -> PairScores:
@@ -248,7 +270,8 @@ def threshold_beyond(scores: SortedScores, k: int) -> float:
     top = scores.ranked(k)
     if scores.count is None:
         return float(np.nextafter(scores.value.dtype.type(top), scores.value.dtype.type(np.inf)))
-    return top + WIDTH
+    after = int(np.searchsorted(scores.value, scores.value.dtype.type(top), "right"))
+    return float(scores.value[after]) if after < len(scores.value) else 1.0
 
 
 def auc(pairs: PairScores) -> float:

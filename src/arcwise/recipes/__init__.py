@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig
-from arcwise.errors import one_of
+from arcwise.errors import ArcwiseError, one_of
 
 
 def digits_2d() -> Config:
@@ -184,4 +186,9 @@ def recipe(name: str) -> Config:
     >>> recipe("digits-2d").recipe
     'digits-2d'
     """
+    if name not in RECIPES and Path(str(name)).is_dir():
+        images = shlex.quote(f"folder:{name}")
+        raise ArcwiseError(
+            f"{name} is no recipe but a folder: arcwise train folder --data {images} trains on its images."
+        )
     return replace(RECIPES[one_of("recipe", name, RECIPES)](), recipe=name)

@@ -2,8 +2,10 @@
 
 from arcwise.records.comparison import Comparison as Comparison
 from arcwise.records.embeddings import Embeddings as Embeddings
+from arcwise.records.embeddings import function_of as function_of
 from arcwise.records.embeddings import refuse_other_models as refuse_other_models
 from arcwise.records.encoder import Encoder as Encoder
+from arcwise.records.encoder import refuse_no_encoder as refuse_no_encoder
 from arcwise.records.files import FORMAT as FORMAT
 from arcwise.records.files import Entry as Entry
 from arcwise.records.files import Kind as Kind

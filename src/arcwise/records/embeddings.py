@@ -45,6 +45,10 @@ class Embeddings:
 
     def __post_init__(self) -> None:
         y, keys = self.y, self.keys
+        for name, value in (("x", self.x), ("y", self.y)):
+            if not isinstance(value, np.ndarray) and not (name == "y" and value is None):
+                cure = f"{name}.detach().cpu().numpy()" if hasattr(value, "detach") else f"np.asarray({name})"
+                raise ArcwiseError(f"{name} of embeddings is a NumPy array, got {type(value).__name__}: pass {cure}.")
         if self.x.ndim != 2 or not self.x.shape[1] or (y is not None and y.shape != self.x.shape[:1]):
             shape = None if y is None else y.shape
             raise ArcwiseError(
@@ -144,9 +148,27 @@ def unpacked_keys(arrays: Mapping[str, np.ndarray]) -> tuple[str, ...] | None:
     return tuple(letters[a:b].decode(errors="surrogateescape") for a, b in bounds)
 
 
+MIRROR = "mirror:"
+
+
+def function_of(fingerprint: str, *, mirror: bool) -> str:
+    """The fingerprint of what gave some rows: the model's own, or, with mirror images added, that of another function.
+
+    >>> function_of("0123", mirror=False), function_of("0123", mirror=True)
+    ('0123', 'mirror:0123')
+    """
+    return f"{MIRROR}{fingerprint}" if mirror else fingerprint
+
+
 def refuse_other_models(*records: Any) -> None:
-    """Raises when records come from different encoders: their angles mean nothing to each other."""
-    models = {record.model for record in records if record is not None and record.model}
+    """Raises when records come from different encoders: their angles mean nothing to each other.
+
+    A head's centres are those of its model's rows, with mirror images or without.
+    """
+    there = [record for record in records if record is not None and record.model]
+    models = {record.model for record in there if isinstance(record, Embeddings)}
+    if len(models) < 2:
+        models = {record.model.removeprefix(MIRROR) for record in there}
     if len(models) > 1:
         first, second = sorted(models)[:2]
         raise ArcwiseError(

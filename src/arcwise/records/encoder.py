@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from os import PathLike
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from arcwise.errors import ArcwiseError
 from arcwise.records.preprocessing import Preprocessing
 
 
@@ -35,3 +37,20 @@ class Encoder(Protocol):
     def encode(self, pixels: UInt8[np.ndarray, "n h w channels"]) -> Float[np.ndarray, "n d"]:
         """The raw float32 embeddings of images that are of the side and channels of `preprocessing`."""
         ...
+
+
+def refuse_no_encoder(model: Any) -> None:
+    """Raises where a model's path, or whatever else, was passed for the model.
+
+    >>> refuse_no_encoder("runs/x")
+    Traceback (most recent call last):
+    arcwise.errors.ArcwiseError: a model is needed, got the path 'runs/x': pass arcwise.load_encoder('runs/x').
+    """
+    if isinstance(model, str | PathLike):
+        path = str(model)
+        raise ArcwiseError(f"a model is needed, got the path {path!r}: pass arcwise.load_encoder({path!r}).")
+    if not isinstance(model, Encoder):
+        raise ArcwiseError(
+            f"a model is needed, with dim, preprocessing, fingerprint and encode, got {type(model).__name__}: pass an "
+            "Embedder, or what arcwise.load_encoder gives."
+        )

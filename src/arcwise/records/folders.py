@@ -71,16 +71,16 @@ def claim_folder(folder: str | Path, kind: str, *, also: tuple[Path, ...] = ()) 
     whole = folder.resolve()
     if whole in [place.resolve() for place in also]:
         return
-    found = kind_of_folder(folder)
+    found, choose = kind_of_folder(folder), "name another place" if kind == "gallery" else "choose another --out"
     if found not in ("", kind):
-        raise ArcwiseError(f"{folder} holds {WORDS[found]}, and {WORDS[kind]} needs a folder of its own: choose --out.")
+        raise ArcwiseError(f"{folder} holds {WORDS[found]}, and {WORDS[kind]} needs a folder of its own: {choose}.")
     for parent in whole.parents:
         if parent.is_file():
-            raise ArcwiseError(f"{parent} is a file: choose another --out.")
+            raise ArcwiseError(f"{parent} is a file: {choose}.")
         if kind_of_own(parent):
             raise ArcwiseError(
-                f"{folder} lies inside of {parent}, which is not yours to fill: choose --out "
-                f"{parent.parent / folder.name}, for example."
+                f"{folder} lies inside of {parent}, which is not yours to fill: {choose}, "
+                f"{parent.parent / folder.name} for example."
             )
 
 

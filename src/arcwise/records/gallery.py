@@ -13,7 +13,7 @@ from jaxtyping import Float32
 
 from arcwise.errors import ArcwiseError
 from arcwise.records.files import FORMAT
-from arcwise.records.thresholds import RECORD, CalibratedThreshold
+from arcwise.records.thresholds import RECORD, CalibratedThreshold, latest
 from arcwise.schema import expect, many, table, text, truth, whole
 
 MATCHES = ("best", "mean", "weighted")
@@ -50,9 +50,8 @@ class GalleryCard:
         return cls(**kept, thresholds=tuple(CalibratedThreshold.from_values(one) for one in values["thresholds"]))
 
     def with_threshold(self, found: CalibratedThreshold) -> GalleryCard:
-        """The same with one more threshold, in the place of one for the same rate."""
-        others = tuple(one for one in self.thresholds if one.far != found.far)
-        return replace(self, thresholds=(*others, found))
+        """The same with one more threshold; of two for the same rate the one that was calibrated last stays."""
+        return replace(self, thresholds=tuple(latest((*self.thresholds, found))))
 
 
 def new_table_name() -> str:

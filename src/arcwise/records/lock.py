@@ -16,12 +16,15 @@ A_MOMENT = 0.5  # seconds
 
 
 @contextlib.contextmanager
-def locked(folder: Path, *, busy: str = "", wait: bool = False) -> Iterator[None]:
-    """Holds the folder against other processes, or raises Busy with the words given; `wait` waits for them instead."""
+def locked(folder: Path, *, busy: str = "", wait: bool = False, name: str = ".lock") -> Iterator[None]:
+    """Holds the folder against other processes, or raises Busy with the words given; `wait` waits for them instead.
+
+    Another `name` is another lock, of something in it.
+    """
     new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("a")
+        handle = (folder / name).open("a")
     except OSError as error:
         raise ArcwiseError(cannot_write(folder, error)) from error
     with handle:

@@ -25,7 +25,7 @@ ABOUT_RUN = table(
     {"format": anything},
     {"config": table(), "head": table(), "given": table(rest=text), "versions": table(), "images": nothing_or(text),
      "resume": text, "network": nothing_or(text), "seed": whole(0, 2**64), "threads": whole(1, 10**6),
-     "gradient": nothing_or(text)},
+     "gradient": nothing_or(text), "start": text},
 )  # fmt: skip
 FROM_0_TO_1 = number(0.0, 1.0)
 ANGLE = nothing_or(number(0.0, 3.2))

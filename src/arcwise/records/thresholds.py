@@ -12,6 +12,7 @@ from typing import Any
 
 from arcwise.errors import ArcwiseError
 from arcwise.records.files import FORMAT, read_json, write_json
+from arcwise.records.lock import locked
 from arcwise.schema import Check, many, nothing_or, number, table, text, truth, whole
 
 A_SHARE = number(0.0, 1.0)
@@ -114,8 +115,9 @@ def read_thresholds(path: Path) -> list[CalibratedThreshold]:
 
 def keep_threshold(path: Path, found: CalibratedThreshold) -> Path:
     """The file, once the threshold is in it, in the place of one for the same model and rate."""
-    others = [one for one in read_thresholds(path) if (one.model, one.far) != (found.model, found.far)]
-    return write_json(path, thresholds_values([*others, found]))
+    with locked(path.parent, wait=True, name=f".{path.name}.lock"):
+        others = [one for one in read_thresholds(path) if (one.model, one.far) != (found.model, found.far)]
+        return write_json(path, thresholds_values([*others, found]))
 
 
 def thresholds_values(some: Iterable[CalibratedThreshold]) -> dict[str, Any]:

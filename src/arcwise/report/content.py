@@ -11,16 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from arcwise.config import Config, DataConfig
+from arcwise.config import Config, DataConfig, override
 from arcwise.errors import name_list
 from arcwise.figures import FIGURES
 from arcwise.figures.canvas import SIDE_BY_SIDE
 from arcwise.figures.dunn_epochs import PUBLISHED, is_published
 from arcwise.figures.sweep import sweep_lines
+from arcwise.headspec import folder_name
 from arcwise.metrics import clusters
 from arcwise.metrics.summary import BETWEEN_INSIDE, MAIN_DUNN, MEAN_DUNN, METRICS, dunn_name, metrics_in, with_unit
 from arcwise.recipes import RECIPES, recipe
-from arcwise.records import Run
+from arcwise.records import Comparison, Run
 from arcwise.report import conclusions, worked
 from arcwise.report.blocks import (
     Answer,
@@ -356,7 +357,7 @@ def setup(about: Subject) -> list[Block]:
         for name, value in (
             ("shift", config.data.shift),
             ("rotation", config.data.rotate),
-            ("cutout", config.data.cutout),
+            ("cutout", config.data.covered(config.data.size or config.data.cutout * 2)),
         )
         if value
     ) + (", mirror images" if config.data.flip else "")
@@ -760,7 +761,7 @@ def repeat_command(runs: dict[str, list[Run]]) -> str:
     Runs of heads that had more seeds than others are made by it too.
     """
     config = next(iter(runs.values()))[0].settings
-    heads = ",".join(str(found[0].settings.head.spec) for found in runs.values())
+    heads = ",".join(head_as_given(found[0]) for found in runs.values())
     if sum(map(len, runs.values())) == 1:
         words = ["arcwise", "train", config.recipe, "--head", heads, "--seed", str(config.seed)]
     else:
@@ -771,6 +772,19 @@ def repeat_command(runs: dict[str, list[Run]]) -> str:
         if known.get(key) != value and not key.startswith("head.") and key not in ("seed", "recipe", "init"):
             words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
     return fold_command(shlex.join(words))
+
+
+def head_as_given(run: Run) -> str:
+    """The head as the comparison that trained it was given it, where that says the same in its recipe; else in full."""
+    known, comparison = run.settings, Comparison(run.path.parent)
+    if comparison.exists() and known.recipe in RECIPES:
+        for head in comparison.heads:
+            if folder_name(head, known.seed) == run.path.name:
+                again = override(recipe(known.recipe), [f"head.name={head}"]).head
+                same = (again.m, again.k, again.gradient) == (known.head.m, known.head.k, known.head.gradient)
+                if same and again.s in (None, known.head.s):
+                    return head
+    return str(known.head.spec)
 
 
 def fold_command(command: str, width: int = 84) -> str:

@@ -219,7 +219,10 @@ def subject(paths: Sequence[str | Path], *, psi: Psi = no_psi) -> Subject:
         refuse_other_heads(head, many)
         seeds = [run.settings.seed for run in many]
         if len(set(seeds)) < len(seeds):
-            raise ArcwiseError(f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}.")
+            raise ArcwiseError(
+                f"{head} is there twice with the same seed: {', '.join(str(run.path) for run in many)}. Name one of "
+                "them, or move the other out of its comparison."
+            )
     runs = shortly_labelled(runs)
     most = max(map(len, runs.values()))
     aside = {head: many for head, many in runs.items() if len(many) == 1 < most}
@@ -267,6 +270,9 @@ def learned_from(run: Run) -> dict[str, Any]:
     images = str(told.get("images") or "")
     return found | {
         "the images": images if images.startswith(PIXELS_TOO) else None, "the network": told.get("network"),
+        "whether they were fine-tuned": bool(settings["init"]),
+        "the model they were fine-tuned from": told.get("start"),
+        "init": None if "start" in told else settings["init"],
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder
-from arcwise.records import Embeddings, Run, errors_name, write_json
+from arcwise.records import Embeddings, Run, errors_name, function_of, write_json
 from arcwise.train.evaluate import Evaluation, judge, prototypes_of, snapshot_rows
 from arcwise.train.together import Together
 from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors
@@ -60,7 +60,8 @@ def keep_result(
         x = evaluation.rows(model, part, mirror=mirror)
         if part != "unseen":
             result[part] = judge(head, x, images.y, together)
-        found = Embeddings(x, images.y, images.names, images.keys, fingerprint, {"part": part, **origin})
+        function = function_of(fingerprint, mirror=mirror)
+        found = Embeddings(x, images.y, images.names, images.keys, function, {"part": part, **origin})
         if together.lead:
             found.save(run.embeddings_path(part))
     parameters = sum(p.numel() for p in model.parameters())

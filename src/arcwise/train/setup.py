@@ -27,7 +27,7 @@ from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.heads import Head, LinearHead, head_from
 from arcwise.headspec import HeadSpec
-from arcwise.model import Embedder
+from arcwise.model import Embedder, finished_model
 from arcwise.networks import own_config
 from arcwise.ops import why_not
 from arcwise.recipes import RECIPE_CHANGES
@@ -322,6 +322,12 @@ def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Confi
         raise ArcwiseError(
             f"{run.path} was started with other settings: {said}. Give the same, or choose another --out."
         )
+    began = run.about.get("start")
+    if began is not None and config.init and began != file_digest(config.init):
+        raise ArcwiseError(
+            f"{config.init} is not the model that {run.path} was started from: it was trained again or replaced since. "
+            "Put it back, or choose another --out."
+        )
     return old
 
 
@@ -335,8 +341,18 @@ def circumstances(config: Config, device: torch.device, given: Given, command: s
     }  # fmt: skip
     told |= {"given": given.told()} if given.told() else {}
     told |= {"network": network_text(given.model)} if given.model is not None else {}
+    told |= {"start": file_digest(config.init)} if config.init else {}
     told |= {"gradient": given.head.gradient} if isinstance(given.head, Head) else {}
     return {**told, "resume": command} if command else told
+
+
+def file_digest(path: str) -> str:
+    """The SHA-256 of a model's file, or of that in a Run's folder: which model training started from."""
+    try:
+        with (finished_model(Path(path)) if Path(path).is_dir() else Path(path)).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ArcwiseError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def commit() -> str | None:
