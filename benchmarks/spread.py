@@ -3,8 +3,7 @@
     python benchmarks/spread.py                  the table, and docs/results/spread.png
     python benchmarks/spread.py --sampling       the loss over sampled classes beside that over all
 
-Processes speak by gloo on this machine, one thread each; on two cores more than two processes share them. Rounds in turn,
-medians. A part of the time is the network's: what is left where the products are done.
+Processes speak by gloo on this machine, one thread each; more processes than cores share them. Rounds in turn, medians.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def draw(seconds: dict[int, float], plain: float, place: Path) -> None:
 
 
 def sampling() -> None:
-    """Means over draws of the loss over sampled classes, beside that over all: a logarithm of a mean is not its mean."""
+    """Means over draws of the loss over sampled classes, beside that over all: the mean of logarithms is smaller."""
     torch.manual_seed(0)
     classes, dim, batch = 20_000, 128, 64
     y = torch.randint(classes, (batch,))

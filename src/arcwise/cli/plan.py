@@ -132,7 +132,8 @@ def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
     if processes > 1:
         sent = byte_text(found["network_bytes"])
         print(
-            f"{time_text(found['seconds_of_the_network'])}  {sent} over the network at {network:g} GB/s, at any number of classes"
+            f"{time_text(found['seconds_of_the_network'])}  {sent} over the network at {network:g} GB/s, "
+            "at any number of classes"
         )
         print(f"\nwhat limits: {found['limit']}")
     if memory and working > memory:

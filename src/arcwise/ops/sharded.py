@@ -68,7 +68,7 @@ class Shard:
         dist.all_reduce(value, dist.ReduceOp.MAX, group=self.group)
         return value
 
-    def gathered(self, value: Float[Tensor, b * d] | Int[Tensor, b * d], shares: Shares) -> Tensor:
+    def gathered(self, value: Tensor, shares: Shares) -> Tensor:
         """The rows of all processes, in the order of their ranks."""
         widest = max(shares.sizes)
         if len(value) < widest:

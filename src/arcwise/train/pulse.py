@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from arcwise.errors import AlreadyTold, ArcwiseError
 from arcwise.train.together import Together
@@ -31,9 +32,9 @@ class Pulse:
     def __init__(self, us: Together, silence: float):
         self.us, self.silence, self.over = us, silence, threading.Event()
         host = os.environ.get("MASTER_ADDR", "127.0.0.1")
-        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False) if us.lead else None
+        store = TCPStore(host, 0, is_master=True, wait_for_workers=False) if us.lead else None
         port = us.say(None if store is None else store.port)
-        self.store = store or dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=silence))
+        self.store = store or TCPStore(host, port, is_master=False, timeout=timedelta(seconds=silence))
         self.store.set(f"who/{us.rank}", f"{socket.gethostname()}, process id {os.getpid()}")
         self.store.set(f"beat/{us.rank}", "0")
         us.any(False)  # everybody has said who it is

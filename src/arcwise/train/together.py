@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from arcwise.errors import AlreadyTold, ArcwiseError
 
@@ -162,7 +163,7 @@ class Together:
 
         names = inspect.signature(DistributedDataParallel.__init__).parameters
         still = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"  # torch renamed it
-        spread = DistributedDataParallel(model, process_group=self.group, **{still: False})
+        spread = DistributedDataParallel(model, process_group=self.group, **{still: False})  # type: ignore[arg-type]
         spread.register_comm_hook(self.group, allreduce_hook)
         return spread
 
@@ -195,11 +196,11 @@ def meeting_place() -> dict[str, Any]:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return {}
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = dist.TCPStore(
+    store = TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count, is_master=False, timeout=PATIENCE
     )
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return {"store": dist.PrefixStore(f"arcwise/{again}", store), "rank": rank, "world_size": count}
+    return {"store": PrefixStore(f"arcwise/{again}", store), "rank": rank, "world_size": count}
 
 
 @contextlib.contextmanager
