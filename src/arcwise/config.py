@@ -141,6 +141,7 @@ class TrainConfig:
 
     epochs: int = 10  # times that all images are seen
     batch: int = 128  # images a step
+    remainder: bool = False  # an epoch ends with a smaller batch of the images that are left over
     accumulate: int = 1  # a batch is split into this many parts, one gradient
     optimiser: str = "sgd"  # or adamw
     lr: float = 0.1  # the largest learning rate
@@ -166,7 +167,10 @@ class TrainConfig:
     record: bool = True  # on a GPU, where nothing is compiled: a step's kernels are recorded once and replayed
     journal_every: int = 20  # steps between two lines of the journal
     checkpoint_every: float = 60.0  # seconds between two checkpoints
+    keep: int = 2  # checkpoints that stay, the newest ones
+    save_beside: bool = True  # checkpoints are copied to the host's memory and written while training goes on
     tensorboard: bool = False  # also write its files
+    fsdp: bool = False  # of several processes each keeps a part of the network's weights too (FSDP2)
     silence: float = 60.0  # seconds after which a process that says nothing ends a training of several
     head_lr: float = 1.0  # of the head, as a share of lr
     backbone_lr: float = 1.0  # of the backbone, as a share of lr
@@ -174,7 +178,7 @@ class TrainConfig:
     batch_norm: str = "train"  # "frozen" keeps the statistics of the model that training starts from
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "accumulate", "per_class", "evaluate_every", "journal_every"):
+        for name in ("epochs", "batch", "accumulate", "per_class", "evaluate_every", "journal_every", "keep"):
             count_in(f"train.{name}", getattr(self, name), 1, 10**7)
         for name in ("patience", "frozen_epochs"):
             count_in(f"train.{name}", getattr(self, name), 0, 10**7)
@@ -202,6 +206,8 @@ class TrainConfig:
                 f"train.patience={self.patience} is shorter than train.evaluate_every={self.evaluate_every}: "
                 "set train.evaluate_every=1 as well."
             )
+        if self.remainder and self.sampling != "shuffled":
+            raise ArcwiseError(f"train.sampling={self.sampling} leaves no images over: leave train.remainder out.")
         if self.batch % self.accumulate:
             raise ArcwiseError(
                 f"train.batch={self.batch} cannot be split into train.accumulate={self.accumulate} equal parts."

@@ -11,6 +11,7 @@ from torch import nn
 import arcwise
 from arcwise.errors import Interrupted
 from arcwise.train import loop
+from arcwise.train.pieces import full
 from arcwise.weights import load_tensors
 
 SETTINGS = (
@@ -71,7 +72,8 @@ def train_wide(out, margin="arcface", stop=None, settings=()):
                       resume=True, device="cpu")  # fmt: skip
     except Interrupted:
         return "interrupted"
-    return {name: value.numpy() for name, value in network.state_dict().items()} | {"w": head.whole_weight().numpy()}
+    weights = {name: full(value).numpy() for name, value in network.state_dict().items()}
+    return weights | {"w": head.whole_weight().numpy()}
 
 
 def train_plain(out, settings, recipe="digits-2d"):

@@ -582,7 +582,8 @@ def test_a_checkpoint_brings_back_all_of_its_progress(tmp_path):
     state = TrainingState(step=7, seconds=1.5, best=0.75, best_epoch=3, within=[1.0, 2.0, 3.0, 4.0, 5.0], stopped=True)
     assert all(value != getattr(TrainingState(), name) for name, value in vars(state).items())
     trainer = made(small(), tmp_path)
-    save_checkpoint(trainer.run, state, trainer.modules, trainer.optimisers, trainer.device)
+    with trainer.saver as saver:
+        save_checkpoint(trainer.run, state, trainer.modules, trainer.optimisers, trainer.device, saver=saver)
     assert made(small(), tmp_path).progress == state
 
 

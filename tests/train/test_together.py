@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import arcwise
+from arcwise.cli import code_of
 from arcwise.records import Run
+from arcwise.train.checkpoint import checkpoints_of, read_whole
 from launch import launch
 from train import shared
 
@@ -41,6 +44,52 @@ def test_several_processes_train_to_the_weights_of_one(count, margin, alone, tmp
     assert run.result["steps"] == STEPS and run.result["processes"] == count
     assert len(run.embeddings("test")) == 80 and len(run.prototypes().w) == 10
     assert run.journal("finished") and len(run.journal("evaluation")) == EPOCHS
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_network_whose_weights_are_spread_out_trains_to_the_same_weights(count, alone, tmp_path):
+    wanted = alone("arcface")
+    for found in launch(shared.train_wide, count, tmp_path / "run", "arcface", None, ("train.fsdp=true",)):
+        close(found, wanted)
+
+
+def test_spread_by_three_whole_at_two_and_ended_by_one(alone, tmp_path):
+    out, spread = tmp_path / "run", ("train.fsdp=true",)
+    assert launch(shared.train_wide, 3, out, "arcface", 13, spread) == ["interrupted"] * 3
+    assert launch(shared.train_wide, 2, out, "arcface", 20) == ["interrupted"] * 2
+    assert launch(shared.train_wide, 2, out, "arcface", 29, spread) == ["interrupted"] * 2
+    close(shared.train_wide(out), alone("arcface"))
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_convolutions_and_batch_norms_are_spread_out_too(optimiser, tmp_path):
+    settings = ("train.epochs=4", f"train.optimiser={optimiser}", "train.lr=0.02", "train.ema=0.9", "train.clip=1",
+                "model.backbone=vgg8")  # fmt: skip
+    said = launch(shared.train_plain, 2, tmp_path / "run", (*settings, "train.fsdp=true"))
+    plain = launch(shared.train_plain, 2, tmp_path / "plain", settings)
+    assert said[0]["model"] == said[1]["model"] and said[0]["test"]["accuracy"] > 0.5
+    assert abs(said[0]["test"]["loss"] - plain[0]["test"]["loss"]) < 0.02 * plain[0]["test"]["loss"]
+
+
+def test_a_smaller_last_batch_is_shared_out_like_the_others(tmp_path):
+    wanted = shared.train_wide(tmp_path / "alone", "arcface", None, ("train.remainder=true",))
+    for found in launch(shared.train_wide, 3, tmp_path / "run", "arcface", None, ("train.remainder=true",)):
+        close(found, wanted)
+    assert Run.open(tmp_path / "run").result["images"] == Run.open(tmp_path / "alone").result["images"] > 4 * 320
+
+
+def test_joined_shards_are_what_they_were_apart(tmp_path, capsys):
+    out = tmp_path / "run"
+    launch(shared.train_wide, 3, out, "arcface", 13, ("train.fsdp=true",))
+    folder = checkpoints_of(Run.open(out))[-1]
+    apart = read_whole(folder).tensors
+    assert code_of(["checkpoint", "merge", str(out)]) == 0
+    assert not folder.exists()
+    joined = read_whole(checkpoints_of(Run.open(out))[-1]).tensors
+    assert joined.keys() - apart.keys() == {"random.cpu"}
+    assert all(torch.equal(value, joined[name]) for name, value in apart.items())
+    assert code_of(["checkpoint", "inspect", str(out)]) == 0
+    assert "10 classes of 5 numbers" in capsys.readouterr().out
 
 
 def test_begun_by_three_gone_on_with_by_two_and_ended_by_one(alone, tmp_path):

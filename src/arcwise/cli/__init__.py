@@ -43,6 +43,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "gallery": ("arcwise.cli.gallery:gallery_app", "Enroll people by their images, and ask who is on one."),
     "export": ("arcwise.cli.export:export_command", "Write a model as an ONNX file that needs no torch."),
     "calibrate": ("arcwise.cli.calibrate:calibrate_command", "Find the threshold for a wanted false accept rate."),
+    "checkpoint": (
+        "arcwise.cli.checkpoint:checkpoint_app",
+        "Look into checkpoints, join them, change a run's classes.",
+    ),
     "margins": ("arcwise.cli.margins:margins_command", "List the margins, or write their illustrated page."),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,17 +62,25 @@ class Loader:
             yield Batch(normalise_pixels(pixels[place], self.mean, self.std), self.y[index], index)
 
     def training(
-        self, order: Int[np.ndarray, "steps b"], *, seed: int, first: int = 0, some: Int[np.ndarray, " n"] | None = None
+        self,
+        order: Iterable[np.ndarray],
+        *,
+        seed: int,
+        first: int = 0,
+        some: Callable[[int], np.ndarray] | None = None,
     ) -> Iterator[Batch]:
         """The batches of one epoch from `first` on; what happens to batch i depends on the seed and i alone.
 
-        `some` are the places of each batch that are handled here, where processes share it out.
+        `some` says which places of a batch of so many are handled here, where processes share it out.
         """
-        mine = order[first:] if some is None else order[first:, some]
-        places = None if some is None else torch.from_numpy(some).to(self.device)
-        for step, (index, pixels, place) in enumerate(self.read(mine), start=first):
-            self.draw.manual_seed(stream("batch", seed, step))
-            draw = self.draw if places is None else Share(self.draw, order.shape[1], places)
+        rows = list(order)[first:]
+        places = [None if some is None else some(len(row)) for row in rows]
+        mine = [row if place is None else row[place] for row, place in zip(rows, places, strict=True)]
+        for step, (index, pixels, place) in enumerate(self.read(mine)):
+            self.draw.manual_seed(stream("batch", seed, first + step))
+            draw = self.draw
+            if (here := places[step]) is not None:
+                draw = Share(self.draw, len(rows[step]), torch.from_numpy(here).to(self.device))
             x = normalise_pixels(pick_rows(pixels, place, self.config, draw), self.mean, self.std)
             yield Batch(change_batch(x, self.config, draw), self.y[index], index)
 

@@ -51,6 +51,16 @@ def epoch_order(
     return class_members(y, sequence, random).reshape(steps, batch)
 
 
+def left_over(n: int, batch: int, seed: int) -> Int[np.ndarray, " r"]:
+    """The rows that sit an epoch out which is shuffled by this seed.
+
+    >>> visited = epoch_order(np.zeros(10, int), "shuffled", batch=4, seed=0)
+    >>> sorted([*visited.ravel().tolist(), *left_over(10, 4, 0).tolist()]) == list(range(10))
+    True
+    """
+    return np.random.default_rng(seed).permutation(n)[n // batch * batch :]
+
+
 def rounds(classes: np.ndarray, length: int, group: int, random: np.random.Generator) -> np.ndarray:
     """A sequence of classes made of shuffled rounds; each consecutive `group` of them holds no class twice."""
     whole = len(classes) // group * group

@@ -184,14 +184,18 @@ class Run:
     @property
     def trained_on(self) -> TrainedOn | None:
         """Which images were trained on; older Runs do not tell."""
-        path = self.path / "trained_on.safetensors"
+        path = self.trained_on_path
         return TrainedOn.load(path) if path.is_file() else None
+
+    @property
+    def trained_on_path(self) -> Path:
+        """Where that is told."""
+        return self.path / "trained_on.safetensors"
 
     def keep_trained_on(self, seen: TrainedOn) -> None:
         """Puts what is trained on into the run, once."""
-        path = self.path / "trained_on.safetensors"
-        if not path.is_file():
-            seen.save(path)
+        if not self.trained_on_path.is_file():
+            seen.save(self.trained_on_path)
 
     @property
     def resume_command(self) -> str:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from arcwise.data.samplers import stream
 from arcwise.errors import ArcwiseError
 from arcwise.ops.sharded import Shard
-from arcwise.records import FORMAT, Run, errors_name, meta_json
-from arcwise.schema import Check, Unfit, many, number, table, truth, whole
-from arcwise.train.spread import STATE, load_spread, save_spread, state_of
+from arcwise.records import FORMAT, Run, errors_name, meta_json, write_tensors
+from arcwise.schema import MOST, Check, Unfit, many, number, table, truth, whole
+from arcwise.train.pieces import as_spread, own_rows, shard_of, spread_as
+from arcwise.train.saving import Saver
+from arcwise.train.spread import STATE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
 from arcwise.train.together import ALONE, Together
-from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors
+from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors, tensor_entry
 
-KEPT = 2
 CPU_STATE = 5056  # bytes of torch's random state
 
 
@@ -49,24 +52,30 @@ def save_checkpoint(
     optimisers: dict[str, torch.optim.Optimizer],
     device: torch.device,
     *,
+    saver: Saver,
+    keep: int = 2,
     together: Together = ALONE,
-) -> Path:
-    """The checkpoint's path, once it is whole on disk; the two newest are kept. Several processes write one folder."""
+) -> None:
+    """Has the state of this moment written; the `keep` newest checkpoints stay. Several processes write one folder."""
     tensors = {f"{key}.{name}": value for key, module in modules.items() for name, value in module.state_dict().items()}
+    tensors = {name: own_rows(value) for name, value in tensors.items()}
     for name, optimiser in optimisers.items():
         for at, entries in optimiser.state_dict()["state"].items():
-            tensors |= {f"{name}.{at}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
+            tensors |= {f"{name}.{at}.{key}": own_rows(v) for key, v in entries.items() if isinstance(v, Tensor)}
     place = run.path / "checkpoints" / f"step-{progress.step:08d}"
-    if together.alone:
-        meta = {"arcwise": str(FORMAT), "progress": json.dumps(vars(progress))}
-        path = save_tensors(place.with_suffix(".safetensors"), tensors | random_state(device), meta)
-    else:
-        shards = spread_names(list(tensors), modules, optimisers)
-        path = save_spread(place, tensors, shards, vars(progress), together)
-    if together.lead:
-        for old in checkpoints_of(run)[:-KEPT]:
-            forget(old)
-    return path
+    told = json.dumps(vars(progress))
+    shards = spread_names(list(tensors), modules, optimisers)
+
+    def write(tensors: Mapping[str, Tensor]) -> None:
+        if together.alone:
+            save_tensors(place.with_suffix(".safetensors"), tensors, {"arcwise": str(FORMAT), "progress": told})
+        else:
+            save_spread(place, tensors, shards, json.loads(told), together.saving)
+        if together.lead:
+            for old in checkpoints_of(run)[:-keep]:
+                forget(old)
+
+    saver.save(tensors | (random_state(device) if together.alone else {}), write)
 
 
 def forget(path: Path) -> None:
@@ -81,19 +90,18 @@ def spread_names(
     names: list[str], modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
 ) -> dict[str, Shard]:
     """Which of these tensors are rows of larger ones, for the classes they belong to are spread over processes."""
-    found: dict[str, Shard] = {}
+    found: dict[str, Shard | None] = {}
     for owner, module in modules.items():
-        shard = getattr(module["head"], "shard", None)  # type: ignore[index]
-        if shard is not None:
-            found[f"{owner}.head.weight"] = shard
+        found |= {f"{owner}.{name}": shard_of(value) for name, value in module.state_dict().items()}
+        found[f"{owner}.head.weight"] = getattr(module["head"], "shard", None)  # type: ignore[index]
     head = modules["model"]["head"]  # type: ignore[index]
-    if getattr(head, "shard", None) is not None:
-        for owner, optimiser in optimisers.items():
-            parameters = [p for group in optimiser.param_groups for p in group["params"]]
-            at = next((str(at) for at, p in enumerate(parameters) if p is head.weight), None)
-            mine = [name for name in names if at is not None and name.startswith(f"{owner}.{at}.")]
-            found |= {name: head.shard for name in mine if not name.endswith((".t", ".step"))}
-    return found
+    for owner, optimiser in optimisers.items():
+        parameters = [p for group in optimiser.param_groups for p in group["params"]]
+        for at, p in enumerate(parameters):
+            shard = getattr(head, "shard", None) if p is head.weight else shard_of(p)
+            mine = [name for name in names if name.startswith(f"{owner}.{at}.")] if shard is not None else []
+            found |= {name: shard for name in mine if not name.endswith((".t", ".step"))}
+    return {name: shard for name, shard in found.items() if shard is not None}
 
 
 def checkpoints_of(run: Run) -> list[Path]:
@@ -127,16 +135,13 @@ def restore_checkpoint(
     many steps training has. It does not matter how many processes wrote it, nor how many read it.
     """
 
-    def choose() -> tuple[Path | None, tuple[str, ...]]:
-        return newest_whole(run, optimisers, total, together)
-
-    path, notes = together.say(together.lead_first(choose, lambda: (None, ())))
+    path, notes = newest_whole(run, optimisers, total, together)
     if path is None:
         return Restored(TrainingState(), notes)
     tensors, progress = read_checkpoint(path, optimisers, total, modules, together)
     for key, module in modules.items():
         with errors_name(path):
-            put_state(module, below(tensors, key), "this run")
+            put_state(module, spread_as(below(tensors, key), module.state_dict()), "this run")
     for name, optimiser in optimisers.items():
         restore_optimiser(optimiser, below(tensors, name))
     if together.alone and "random.cpu" in tensors:
@@ -150,23 +155,120 @@ def newest_whole(
     run: Run, optimisers: Mapping[str, torch.optim.Optimizer], total: int, together: Together
 ) -> tuple[Path | None, tuple[str, ...]]:
     """The newest checkpoint that is whole, None where there never was one; damaged ones are set aside."""
-    paths, notes = checkpoints_of(run), []
+    paths, notes = together.say(checkpoints_of(run) if together.lead else None), []
     for path in reversed(paths):
-        try:
-            if path.is_dir():
-                state_of(path, progress_of(total))
-            else:
-                read_file(path, optimisers, total, whole=together.alone)
+        problem = together.first_of(what_is_wrong(path, optimisers, total, together), unless="")
+        if not problem:
             return path, tuple(notes)
-        except ArcwiseError as error:
-            aside = path.replace(path.with_suffix(".damaged"))
-            notes.append(f"{error} It is now called {aside.name}, and the checkpoint before it is taken.")
+        aside = path.with_suffix(".damaged")
+        together.lead_first(functools.partial(set_aside, path, aside), lambda: None)
+        notes.append(f"{problem} It is now called {aside.name}, and the checkpoint before it is taken.")
     if paths:
         raise ArcwiseError(
             f"none of the checkpoints in {run.path} can be read; they are now called .damaged. "
             "Say it again to start this run from its first step."
         )
     return None, ()
+
+
+class Whole(NamedTuple):
+    """All tensors of a checkpoint, with those of all classes, its progress, and how many processes wrote it."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]
+    processes: int
+
+
+def read_whole(path: Path) -> Whole:
+    """A checkpoint, whoever wrote it, looked over."""
+    if path.is_dir():
+        told = state_of(path, progress_of(MOST))
+        refuse_damaged(path, told["crc32"])
+        found = Whole(load_spread(path, lambda names: {}, ALONE), told["progress"], told["processes"])
+    else:
+        tensors, meta = load_tensors(path)
+        with errors_name(path):
+            found = Whole(tensors, meta_json(meta, "progress", progress_of(MOST), without="{}"), 1)
+    with errors_name(path):
+        refuse_not_finite(found.tensors)
+    return found
+
+
+def checkpoints_at(path: Path) -> list[Path]:
+    """The checkpoint at a path, or those of the Run there."""
+    if path.is_file() or (path / STATE).is_file():
+        return [path]
+    found = checkpoints_of(Run.open(path))
+    if not found:
+        raise ArcwiseError(f"{path} has no checkpoint. Go on with: {Run.open(path).resume_command}")
+    return found
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a checkpoint holds; `problem` says what is wrong with a damaged one, of which the rest is not known."""
+
+    path: str
+    step: int = -1
+    processes: int = 1
+    tensors: int = 0
+    bytes: int = 0
+    classes: int = 0
+    centres: int = 1
+    dim: int = 0
+    problem: str = ""
+
+
+def look_at(path: Path) -> Look:
+    """A checkpoint, looked at: all of it is read."""
+    try:
+        found = read_whole(path)
+        w = found.tensors.get("model.head.weight")
+        if w is None or w.ndim < 2:
+            raise ArcwiseError(f"{path} is no checkpoint of a training: it holds no prototypes.")
+    except ArcwiseError as error:
+        return Look(str(path), problem=str(error))
+    size = sum(value.numel() * value.element_size() for value in found.tensors.values())
+    centres = w.shape[1] if w.ndim == 3 else 1
+    return Look(
+        str(path), found.progress["step"], found.processes, len(found.tensors), size, w.shape[0], centres, w.shape[-1]
+    )
+
+
+def merge_checkpoint(path: Path, out: Path | None = None) -> Path:
+    """One file with all that several processes saved, piece by piece; in its Run where no other place is named."""
+    path = checkpoints_at(path)[-1]
+    if not path.is_dir():
+        raise ArcwiseError(f"{path} is one file already.")
+    told = state_of(path, progress_of(MOST))
+    refuse_damaged(path, told["crc32"])
+    place = out or path.with_suffix(".safetensors")
+    run = Run(path.parent.parent)
+    state = first_random_state(run.settings.seed if run.exists() else 0)
+    meta = {"arcwise": str(FORMAT), "progress": json.dumps(told["progress"])}
+    write_tensors(place, {**merged_entries(path), "random.cpu": tensor_entry(state["random.cpu"])}, meta)
+    if out is None:
+        forget(path)
+    return place
+
+
+def set_aside(path: Path, aside: Path) -> None:
+    """Gives what is damaged another name, in the place of what had that name before."""
+    if aside.is_dir():
+        shutil.rmtree(aside)
+    path.replace(aside)
+
+
+def what_is_wrong(path: Path, optimisers: Mapping[str, torch.optim.Optimizer], total: int, together: Together) -> str:
+    """What keeps a checkpoint from being taken, as far as this process looks at it; nothing where it is whole."""
+    try:
+        if path.is_dir():
+            refuse_damaged(path, state_of(path, progress_of(total))["crc32"], together)
+        elif together.lead:
+            read_file(path, optimisers, total, whole=together.alone)
+    except ArcwiseError as error:
+        return str(error)
+    return ""
 
 
 def read_checkpoint(
@@ -181,8 +283,7 @@ def read_checkpoint(
         tensors, progress = read_file(path, optimisers, total, whole=together.alone)
         shards = spread_names(list(tensors), modules, optimisers)
         return {n: v[shards[n].start : shards[n].stop] if n in shards else v for n, v in tensors.items()}, progress
-    told = state_of(path, progress_of(total)) if together.lead else None
-    progress = TrainingState(**together.say(told)["progress"])
+    progress = TrainingState(**state_of(path, progress_of(total))["progress"])
     tensors = load_spread(path, lambda names: spread_names(names, modules, optimisers), together)
     with errors_name(path):
         refuse_not_finite(tensors)
@@ -264,9 +365,10 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
     be applied to the wrong numbers, without a word.
     """
     state: dict[int, dict[str, Any]] = {}
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
     for name, value in tensors.items():
         at, key = name.split(".", 1)
-        state.setdefault(int(at), {})[key] = value
+        state.setdefault(int(at), {})[key] = as_spread(value, parameters[int(at)])
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     for parameter, entries in optimiser.state.items():
         for key, value in entries.items():
@@ -278,6 +380,13 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
     """The state of torch's own random numbers, which dropout and drawn margins use."""
     states = {"random.cpu": torch.get_rng_state()}
     return states | ({"random.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def first_random_state(seed: int) -> dict[str, Tensor]:
+    """The state of torch's random numbers before the first step of a run with this seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream("steps", seed))
+        return random_state(torch.device("cpu"))
 
 
 def restore_random(tensors: dict[str, Tensor], device: torch.device) -> None:

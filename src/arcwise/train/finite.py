@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from arcwise.errors import ArcwiseError
 from arcwise.optim import Inside
+from arcwise.train.pieces import own_rows
 
 NOTHING_FOUND = ("nothing in a repetition of the step", "the step was not finite once and is when repeated")
 
@@ -46,22 +47,26 @@ class Guard:
         return int(self.first) if bool(self.bad) else None
 
 
+def gradients_of(parameters: list[nn.Parameter]) -> list[Tensor]:
+    """The gradients, as far as this process keeps them."""
+    return [own_rows(p.grad) for p in parameters if p.grad is not None]
+
+
 def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
     """The length of the whole gradient, without waiting for the device."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    gradients = gradients_of(parameters)
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[arg-type]
 
 
 def clip_gradients(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
     """Shortens the whole gradient to `most` where it is longer."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    torch._foreach_mul_(gradients, (most / (norm + 1e-12)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_mul_(gradients_of(parameters), (most / (norm + 1e-12)).clamp(max=1.0))  # pyright: ignore[reportPrivateImportUsage]
 
 
 def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) -> tuple[str, str]:
     """The name of the first tensor that is not finite, on the way from weights to gradients, and the likely cause."""
     for name, parameter in named:
-        if not parameter.isfinite().all():
+        if not own_rows(parameter.detach()).isfinite().all():
             return (
                 f"the weight {name}",
                 "the weights were not finite before this step; the model it started from is damaged",
@@ -71,7 +76,7 @@ def diagnosis(x: Tensor, loss: Tensor, named: list[tuple[str, nn.Parameter]]) ->
     if not loss.isfinite().all():
         return "the loss", "the head or its margin is not finite for finite embeddings"
     for name, parameter in named:
-        if parameter.grad is not None and not parameter.grad.isfinite().all():
+        if parameter.grad is not None and not own_rows(parameter.grad).isfinite().all():
             return (
                 f"the gradient of {name}",
                 "a gradient overflows: the learning rate is too high, or a layer saturates",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import threading
@@ -12,13 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from arcwise.config import Config, override
 from arcwise.data import Batch, Loader, Splits
 from arcwise.data.images import image_hashes
-from arcwise.data.samplers import epoch_order, stream
+from arcwise.data.samplers import epoch_order, left_over, stream
 from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
 from arcwise.heads import Head, LinearHead
@@ -32,8 +35,10 @@ from arcwise.train.device import device_for, device_name, fast_products, made_cu
 from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener, Silence, last_line_of, mend_journal
 from arcwise.train.optim import Average, build_optimiser, prototypes_inside
+from arcwise.train.pieces import Pieces, gradients_meet, shard_of
 from arcwise.train.pulse import beating
 from arcwise.train.recording import Recording
+from arcwise.train.saving import Saver
 from arcwise.train.schedule import Pace
 from arcwise.train.setup import (
     NOTHING_GIVEN,
@@ -193,15 +198,21 @@ class Trainer:
         if start is not None and not checkpoints_of(run):
             start_at_class_means(self.model, self.head, splits.train)
         self.both = nn.ModuleDict({"embedder": self.model, "head": self.head})
-        self.average = Average(self.both, config.train.ema) if config.train.ema else None
+        averaged = copy.deepcopy(self.both) if config.train.ema else None
+        self.pieces = Pieces(self.model, together) if config.train.fsdp and not together.alone else None
+        if self.pieces is not None:
+            for both in (self.both, *([] if averaged is None else [averaged])):
+                self.pieces.spread(results.model_and_head(both)[0])
+        self.average = None if averaged is None else Average(averaged, config.train.ema)
         self.inside = prototypes_inside(self.head, config.train) if config.head.inside else None
         self.optimiser = build_optimiser(self.model, self.head, config.train)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         torch.manual_seed(stream("steps", config.seed))
         self.batch = min(config.train.batch, len(splits.train))
-        self.steps = len(splits.train) // self.batch  # in an epoch
+        self.rest = together.enough(len(splits.train) % self.batch, config.train.accumulate) * config.train.remainder
+        self.steps = len(splits.train) // self.batch + (self.rest > 0)  # in an epoch
         self.total = self.steps * config.train.epochs
-        self.places, self.sizes = together.places(self.batch, config.train.accumulate)
+        together.places(self.batch, config.train.accumulate)  # what cannot be shared out is refused
         found = restore_checkpoint(run, self.modules, self.optimisers, device, total=self.total, together=together)
         self.progress, self.found_notes = found.progress, found.notes
         self.guard = finite.Guard(self.optimiser, self.inside, device)
@@ -215,6 +226,7 @@ class Trainer:
         self.recordings: dict[bool, Recording] = {}
         self.norm = torch.zeros(())
         self.tally = Tally(self.progress.within, device)
+        self.saver = Saver(beside=config.train.save_beside)
         self.saved_at = self.clock_began = time.monotonic()
 
     @functools.cached_property
@@ -241,8 +253,9 @@ class Trainer:
 
     @property
     def final(self) -> nn.Module:
-        """The network and the head that count: the averaged ones where there is an average."""
-        return self.both if self.average is None else self.average.module
+        """The network and the head that count: the averaged ones where there is an average, the network whole."""
+        both = self.both if self.average is None else self.average.module
+        return both if self.pieces is None else self.pieces.whole(both)
 
     # ------------------------------------------------------------------------------------ a step
 
@@ -264,9 +277,14 @@ class Trainer:
         if step % config.journal_every == 0:
             self.close_group()
 
+    @property
+    def size(self) -> int:
+        """How many images the step at hand has, those of all processes."""
+        return self.rest if self.rest and (self.progress.step + 1) % self.steps == 0 else self.batch
+
     def run_by(self) -> Callable[..., Tensor]:
         """The network as it is called: compiled where asked for, and with gradients averaged over the processes."""
-        model = self.together.wrapped(self.model)
+        model = self.model if self.pieces is not None else self.together.wrapped(self.model)
         return torch.compile(model) if self.config.train.compile else model
 
     def key_draws(self, step: int) -> None:
@@ -280,6 +298,7 @@ class Trainer:
         """Loss and length of the gradient; on a GPU replayed from a recording, once nothing in it changes any more."""
         options = self.config.train
         plain = options.compile or self.pace.strength != 1.0 or not self.together.alone or self.config.head.sample < 1.0
+        plain = plain or self.size != self.batch
         if self.device.type != "cuda" or not options.record or plain:
             self.forget_gradients()
             return self.backward(batch.x, batch.y)
@@ -293,10 +312,11 @@ class Trainer:
 
         A batch in several parts has the same loss, and the same gradient but for the batch norms.
         """
-        total, last = torch.zeros((), device=self.device), len(self.sizes) - 1
-        together, whole = self.together, self.batch
-        for part, (some, labels) in enumerate(zip(x.split(self.sizes), y.split(self.sizes), strict=True)):
-            with together.averaging(self.forward, now=part == last):
+        together, whole = self.together, self.size
+        _, sizes = together.places(whole, self.config.train.accumulate)
+        total, last = torch.zeros((), device=self.device), len(sizes) - 1
+        for part, (some, labels) in enumerate(zip(x.split(sizes), y.split(sizes), strict=True)):
+            with self.averaging(now=part == last):
                 embedded = self.embedded(some)
                 if not together.alone:
                     self.refuse_bad_embeddings(embedded)
@@ -312,6 +332,12 @@ class Trainer:
         self.share_what_is_alike()
         return together.summed(total), self.gradient_norm()
 
+    def averaging(self, *, now: bool) -> contextlib.AbstractContextManager[object]:
+        """Whether gradients are averaged over the processes in this backward pass, or wait for a later part."""
+        if self.pieces is not None:
+            return gradients_meet(self.model, now=now)
+        return self.together.averaging(self.forward, now=now)
+
     def share_what_is_alike(self) -> None:
         """Takes the mean over the processes of what DDP leaves: a linear head's gradients, batch norms' statistics."""
         if self.together.alone:
@@ -322,13 +348,22 @@ class Trainer:
 
     def gradient_norm(self) -> Tensor:
         """The length of the whole gradient, of which every process may hold a part."""
-        spread = [self.head.weight] if getattr(self.head, "shard", None) is not None else []
+        spread = [p for p in self.parameters if self.is_spread(p)]
         if not spread:
             return finite.gradient_norm(self.parameters)
-        alike = finite.gradient_norm([p for p in self.parameters if p is not spread[0]])
-        held = [p for p in self.parameters if p is spread[0] and p.grad is not None]
-        part = finite.gradient_norm(held).square() if held else torch.zeros_like(alike)
-        return (alike.square() + self.together.summed(part)).sqrt()
+        alike, part = (
+            finite.gradient_norm(some).square() if some else torch.zeros((), device=self.device)
+            for some in (
+                [p for p in self.parameters if not self.is_spread(p) and p.grad is not None],
+                [p for p in spread if p.grad is not None],
+            )
+        )
+        return (alike + self.together.summed(part)).sqrt()
+
+    def is_spread(self, parameter: nn.Parameter) -> bool:
+        """Whether every process keeps a part of this parameter."""
+        ours = parameter is self.head.weight and getattr(self.head, "shard", None) is not None
+        return ours or shard_of(parameter) is not None
 
     def refuse_bad_embeddings(self, embedded: Tensor) -> None:
         """Ends training at all processes where embeddings of one are not finite: on the CPU its head refuses them."""
@@ -355,7 +390,7 @@ class Trainer:
     def fit(self) -> None:
         """Steps until the last epoch is over, or the validation accuracy has stopped rising."""
         self.journal.listener(self.outline())
-        with Signals() as signals, fast_products(self.device):
+        with Signals() as signals, fast_products(self.device), self.saver:
             if self.progress.step == 0:
                 self.snapshot(0)
             with self.timed():
@@ -383,16 +418,21 @@ class Trainer:
 
     def epoch_batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch that are still to come."""
-        seed, options = self.config.seed, self.config.train
-        rows = epoch_order(
-            self.splits.train.y,
-            options.sampling,
-            batch=self.batch,
-            per_class=options.per_class,
-            seed=stream("order", seed, epoch),
-        )
+        seed, options, y = self.config.seed, self.config.train, self.splits.train.y
+        order = stream("order", seed, epoch)
+        rows = list(epoch_order(y, options.sampling, batch=self.batch, per_class=options.per_class, seed=order))
+        rows += [left_over(len(y), self.batch, order)[: self.rest]] if self.rest else []
         some = None if self.together.alone else self.places
         return self.loader.training(rows, seed=stream("augment", seed, epoch), first=first, some=some)
+
+    def places(self, b: int) -> Int[np.ndarray, " n"]:
+        """Which places of a batch of b images are this process's."""
+        return self.together.places(b, self.config.train.accumulate)[0]
+
+    def images_in(self, steps: int) -> int:
+        """How many images so many steps have seen."""
+        epochs, more = divmod(steps, self.steps)
+        return epochs * (self.batch * (self.steps - bool(self.rest)) + self.rest) + more * self.batch
 
     def close_group(self) -> None:
         """One line of the journal for the steps since the last; here the loop waits for the device."""
@@ -455,14 +495,14 @@ class Trainer:
 
     # ------------------------------------------------------------------------------------ saving
 
-    def save(self) -> Path:
-        """A checkpoint of this very step."""
+    def save(self) -> None:
+        """Has a checkpoint of this very step written."""
         self.progress.within = self.together.summed(self.tally.sums.clone()).tolist()
-        path = save_checkpoint(
-            self.run, self.progress, self.modules, self.optimisers, self.device, together=self.together
-        )
+        save_checkpoint(
+            self.run, self.progress, self.modules, self.optimisers, self.device,
+            saver=self.saver, keep=self.config.train.keep, together=self.together,
+        )  # fmt: skip
         self.saved_at = time.monotonic()
-        return path
 
     def save_if_due(self, signals: Signals) -> None:
         """A checkpoint when the last is old enough, or when somebody asks for an end."""
@@ -474,6 +514,7 @@ class Trainer:
         self.read_clock()
         self.save()
         if asked is not None:
+            self.saver.wait()
             raise Interrupted(f"stopped and saved at step {self.progress.step}.", asked)
 
     def finish(self) -> Run:
@@ -482,7 +523,7 @@ class Trainer:
             results.put_best(self.run, self.final, self.progress.best_epoch)
         facts = {
             "seconds": round(self.progress.seconds, 3), "steps": self.progress.step,
-            "epochs": self.progress.step // self.steps, "images": self.progress.step * self.batch,
+            "epochs": self.progress.step // self.steps, "images": self.images_in(self.progress.step),
             "device": device_name(self.device), "seed": self.config.seed,
         }  # fmt: skip
         mirror = self.config.train.mirror

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor, nn
 
 from arcwise.config import TrainConfig
 from arcwise.model import Embedder
 from arcwise.optim import SGD, AdamW, Inside
+from arcwise.train.pieces import own_rows
 
 
 def build_optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -55,11 +54,12 @@ def steps_inside(owner: nn.Module, parameter: nn.Parameter) -> bool:
 class Average:
     """The exponential moving average of all weights and statistics: a <- decay a + (1 - decay) w after each step.
 
-    In the first steps the decay is smaller, (1 + t) / (10 + t), so that the start is soon forgotten.
+    In the first steps the decay is smaller, (1 + t) / (10 + t), so that the start is soon forgotten. `module` is a copy
+    of what is averaged, and becomes the average.
     """
 
     def __init__(self, module: nn.Module, decay: float):
-        self.module, self.decay = copy.deepcopy(module).eval().requires_grad_(False), decay
+        self.module, self.decay = module.eval().requires_grad_(False), decay
         self.ours, self.ours_whole = averaged_and_copied(self.module)
 
     @torch.no_grad()
@@ -74,5 +74,5 @@ class Average:
 
 def averaged_and_copied(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """A module's tensors: those that can be averaged, and the whole numbers."""
-    tensors = [t.detach() for t in (*module.parameters(), *module.buffers())]
+    tensors = [own_rows(t.detach()) for t in (*module.parameters(), *module.buffers())]
     return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]

@@ -176,6 +176,8 @@ def resolve(config: Config, splits: Splits, given: Given = NOTHING_GIVEN) -> Con
             "head.inside lets prototypes step in the backward pass, where their gradient can be neither clipped nor "
             "accumulated, and a linear head has none: set train.clip=0 and train.accumulate=1, or head.inside=false."
         )
+    if train.fsdp and train.frozen_epochs:
+        raise ArcwiseError("train.fsdp cannot let the backbone rest: set train.frozen_epochs=0, or train.fsdp=false.")
     if head.sample < 1.0 and (head.linear or not head.inside):
         raise ArcwiseError("head.sample moves only the classes it draws: set head.inside=true, and no linear head.")
     if not config.init and (train.frozen_epochs or train.batch_norm == "frozen"):
@@ -298,6 +300,10 @@ def fit_to_model(config: Config, start: Embedder | None) -> Config:
     return replace(config, data=data, model=start.config)
 
 
+# What decides no number of a run, and may be another when it is gone on with.
+FREE = ("keep", "save_beside", "checkpoint_every", "silence", "tensorboard", "fsdp")
+
+
 def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Config:
     """The configuration that the run was started with, or an error when another is asked for.
 
@@ -315,6 +321,7 @@ def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Confi
         and not (key in UNSAID and now[key] == UNSAID[key])  # it was decided when the run began
         and not (key in ("data.fit", "data.resample") and not before[key] and config.init)
         and not key.startswith(tuple(aside))
+        and key not in {f"train.{name}" for name in FREE}
         and (before[key], now[key]) not in RECIPE_CHANGES.get((config.recipe, key), ())
     ]
     if unlike:
@@ -328,7 +335,7 @@ def same_config(run: Run, config: Config, given: Given = NOTHING_GIVEN) -> Confi
             f"{config.init} is not the model that {run.path} was started from: it was trained again or replaced since. "
             "Put it back, or choose another --out."
         )
-    return old
+    return replace(old, train=replace(old.train, **{name: getattr(config.train, name) for name in FREE}))
 
 
 def circumstances(config: Config, device: torch.device, given: Given, command: str) -> Mapping[str, Any]:

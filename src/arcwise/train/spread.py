@@ -1,43 +1,70 @@
 """Checkpoints that several processes write together and any number reads: safetensors shards, by torch's own machinery.
 
-A checkpoint is a folder: shards as `torch.distributed.checkpoint` and its HuggingFaceStorageWriter write them, each
-prototype and what the optimiser keeps of it once, and state.json, written last, with the progress and the checksums.
+A checkpoint is a folder: shards as `torch.distributed.checkpoint` plans them and its HuggingFaceStorageReader reads
+them, each prototype and what the optimiser keeps of it once, and state.json, written last, with the progress and the
+checksums. A shard is written piece by piece: no copy of what is in it is made.
 """
 
 from __future__ import annotations
 
-import os
+import functools
+import json
 import shutil
 import warnings
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from arcwise.errors import ArcwiseError
+from arcwise.errors import AlreadyTold, ArcwiseError
 from arcwise.ops.sharded import Shard
-from arcwise.records import FORMAT, read_json, write_json
-from arcwise.schema import Check, table, text, whole
-from arcwise.train.together import Together
+from arcwise.records import FORMAT, Entry, errors_name, meta_json, read_json, write_json, write_tensors
+from arcwise.records.files import PIECE_BYTES, header_bytes, header_of, tensors_are_whole
+from arcwise.schema import Check, many, table, text, whole
+from arcwise.train.together import ALONE, Together
+from arcwise.weights import tensor_entry
 
 STATE = "state.json"
 LEAST_TORCH = "2.9"  # from which on torch.distributed.checkpoint writes safetensors shards
-PIECE = 2**24
 
 
-def hugging_face() -> tuple[Any, Any]:
-    """torch's writer and reader of safetensors shards."""
+def torch_has_shards() -> None:
+    """Raises where torch is too old to write safetensors shards."""
     import torch.distributed.checkpoint as dcp
 
     if not hasattr(dcp, "HuggingFaceStorageWriter"):
         raise ArcwiseError(
             f"checkpoints of several processes need torch {LEAST_TORCH} or newer, and this is {torch.__version__}."
         )
-    return dcp.HuggingFaceStorageWriter, dcp.HuggingFaceStorageReader  # pyright: ignore[reportPrivateImportUsage]
+
+
+@functools.cache
+def streaming_writer() -> Any:
+    """torch's writer of safetensors shards, whose files bear a checksum and are written as streams."""
+    torch_has_shards()
+    from torch.distributed.checkpoint import HuggingFaceStorageWriter  # pyright: ignore[reportPrivateImportUsage]
+    from torch.distributed.checkpoint._hf_utils import CUSTOM_METADATA_KEY, SAVED_OFFSETS_KEY
+    from torch.distributed.checkpoint.storage import WriteResult
+    from torch.futures import Future
+
+    class StreamingWriter(HuggingFaceStorageWriter):
+        """One shard of each process."""
+
+        def write_data(self, plan: Any, planner: Any) -> Any:
+            done: Any = Future()
+            if not plan.items:
+                done.set_result([])
+                return done
+            entries = {item.index.fqn: tensor_entry(planner.resolve_data(item)) for item in plan.items}
+            places = {item.index.fqn: {SAVED_OFFSETS_KEY: list(item.tensor_data.chunk.offsets)} for item in plan.items}
+            name = f"shard-{plan.storage_data['shard_index']:05d}.safetensors"
+            write_tensors(Path(self.path) / name, entries, {CUSTOM_METADATA_KEY: json.dumps(places), "format": "pt"})
+            done.set_result([WriteResult(i.index, entries[i.index.fqn].nbytes, name) for i in plan.items])
+            return done
+
+    return StreamingWriter
 
 
 def save_spread(
@@ -48,9 +75,9 @@ def save_spread(
     `shards` says which of the tensors are rows of larger ones; the others are alike at every process, and one writes
     them.
     """
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    writer, _ = hugging_face()
     beside = folder.with_name(f".writing-{folder.name}")
 
     def make_room() -> None:
@@ -61,15 +88,16 @@ def save_spread(
     state = {name: as_rows(value, shards.get(name)) for name, value in tensors.items()}
     with warnings.catch_warnings():  # torch's own, of its own ways
         warnings.simplefilter("ignore")
-        save(state, storage_writer=writer(path=str(beside), save_distributed=True), process_group=us.words)
-    files = sorted(path for path in beside.iterdir() if path.is_file())
-    sums = {path.name: checksum(path, lasting=True) for path in files[us.rank :: us.count]}
-    every: list[Any] = [None] * us.count
-    dist.all_gather_object(every, sums, group=us.words)
+        try:
+            save(state, storage_writer=streaming_writer()(str(beside), save_distributed=True), process_group=us.words)
+        except CheckpointException as error:  # all processes are told
+            rank, (first, _) = min(error.failures.items())
+            words = str(first) if isinstance(first, ArcwiseError) else f"{type(first).__name__}: {first}"
+            raise (ArcwiseError if us.rank == rank else AlreadyTold)(words) from None
 
     def finish() -> None:
-        together = {name: value for found in every for name, value in found.items()}
-        told = {"arcwise": str(FORMAT), "processes": us.count, "progress": dict(progress), "crc32": together}
+        sums = {path.name: sum_of(path) for path in sorted(beside.glob("*.safetensors"))}
+        told = {"arcwise": str(FORMAT), "processes": us.count, "progress": dict(progress), "crc32": sums}
         write_json(beside / STATE, told)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
@@ -92,28 +120,32 @@ def as_rows(value: Tensor, shard: Shard | None) -> Tensor:
     return DTensor.from_local(value.detach().contiguous(), mesh, [Rows(0)], run_check=False, shape=whole, stride=stride)
 
 
-def checksum(path: Path, *, lasting: bool = False) -> str:
-    """The CRC-32 of a file, which is on the disk then where it is to last."""
-    found = 0
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            found = zlib.crc32(piece, found)
-        if lasting:
-            os.fsync(file.fileno())
-    return f"{found:08x}"
+def sum_of(shard: Path) -> str:
+    """The checksum that a shard bears of itself."""
+    return str(header_of(header_bytes(shard)).get("__metadata__", {}).get("crc32"))
 
 
 def state_of(folder: Path, progress: Check) -> dict[str, Any]:
-    """What state.json tells of a checkpoint, when every file is there as it was written."""
+    """What state.json tells of a checkpoint."""
     wanted = table({"arcwise": text, "processes": whole(1, 10**6), "progress": progress, "crc32": table(rest=text)})
     told = read_json(folder / STATE, wanted, cure="The checkpoint before it will do.")
     if told["arcwise"] != str(FORMAT):
         raise ArcwiseError(f"{folder} was written in format {told['arcwise']}; this version reads {FORMAT}.")
-    for name, kept in told["crc32"].items():
-        path = folder / Path(name).name
-        if not path.is_file() or checksum(path) != kept:
-            raise ArcwiseError(f"{path} is not as it was written.")
     return told
+
+
+def refuse_damaged(folder: Path, checksums: Mapping[str, str], us: Together = ALONE) -> None:
+    """Raises where shards are not as they were written, or not the checkpoint's; every process looks at its share."""
+    for name, checksum in sorted(checksums.items())[us.rank :: us.count]:
+        if not is_as_written(folder / Path(name).name, checksum):
+            raise ArcwiseError(f"{folder / name} is not as it was written.")
+    for strange in {path.name for path in folder.glob("*.safetensors")} - checksums.keys():
+        raise ArcwiseError(f"{folder / strange} is no part of the checkpoint that it lies in.")
+
+
+def is_as_written(shard: Path, checksum: str) -> bool:
+    """Whether a shard is the one that was written, to the bit."""
+    return shard.is_file() and tensors_are_whole(shard) and sum_of(shard) == checksum
 
 
 def load_spread(folder: Path, shards_of: Callable[[list[str]], Mapping[str, Shard]], us: Together) -> dict[str, Tensor]:
@@ -121,21 +153,73 @@ def load_spread(folder: Path, shards_of: Callable[[list[str]], Mapping[str, Shar
 
     `shards_of` says of names which of them are spread out.
     """
+    torch_has_shards()
+    from torch.distributed.checkpoint import HuggingFaceStorageReader  # pyright: ignore[reportPrivateImportUsage]
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
     from torch.distributed.checkpoint.state_dict_loader import load
 
-    _, reader = hugging_face()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        told = reader(path=str(folder)).read_metadata().state_dict_metadata
+        told = HuggingFaceStorageReader(path=str(folder)).read_metadata().state_dict_metadata
         state: dict[str, Tensor] = {}
         shards = shards_of(list(told))
         for name, about in told.items():
+            assert isinstance(about, TensorStorageMetadata), name
             size, kind = about.size, about.properties.dtype
             shard = shards.get(name)
             rows = size if shard is None else torch.Size([shard.stop - shard.start, *size[1:]])
             state[name] = as_rows(torch.empty(rows, dtype=kind), shard)
-        load(state, storage_reader=reader(path=str(folder)), process_group=us.words, no_dist=us.alone)
+        load(state, storage_reader=HuggingFaceStorageReader(path=str(folder)), process_group=us.words, no_dist=us.alone)
     return {name: local(value) for name, value in state.items()}
+
+
+def merged_entries(folder: Path) -> dict[str, Entry]:
+    """The tensors of a checkpoint as one file may have them; their rows come from the shards piece by piece."""
+    torch_has_shards()
+    from torch.distributed.checkpoint._hf_utils import CUSTOM_METADATA_KEY, SAVED_OFFSETS_KEY
+
+    parts: dict[str, list[Part]] = {}
+    for shard in sorted(folder.glob("*.safetensors")):
+        header = header_bytes(shard)
+        told = header_of(header)
+        with errors_name(shard):
+            places = meta_json(told.pop("__metadata__", {}), CUSTOM_METADATA_KEY, PLACES, without="{}")
+        for name, entry in told.items():
+            first = (places.get(name, {}).get(SAVED_OFFSETS_KEY) or [0])[0]
+            begin, end = entry["data_offsets"]
+            parts.setdefault(name, []).append(
+                Part(first, shard, 8 + len(header) + begin, end - begin, entry["dtype"], tuple(entry["shape"]))
+            )
+    return {name: entry_of(sorted(found)) for name, found in parts.items()}
+
+
+PLACES = table(rest=table(rest=many(whole(0))))
+
+
+class Part(NamedTuple):
+    """Some rows of a tensor: the first of them, and where their bytes are."""
+
+    first: int
+    shard: Path
+    start: int
+    nbytes: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def entry_of(parts: list[Part]) -> Entry:
+    """A tensor whose rows follow each other in these parts."""
+
+    def pieces() -> Iterator[bytes]:
+        for part in parts:
+            with part.shard.open("rb") as file:
+                file.seek(part.start)
+                for at in range(0, part.nbytes, PIECE_BYTES):
+                    yield file.read(min(PIECE_BYTES, part.nbytes - at))
+
+    shape = parts[0].shape
+    whole_shape = (sum(part.shape[0] for part in parts), *shape[1:]) if len(parts) > 1 else shape
+    return Entry(parts[0].dtype, whole_shape, sum(part.nbytes for part in parts), pieces)
 
 
 def local(value: Any) -> Tensor:

@@ -7,7 +7,7 @@ import datetime
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,13 +26,15 @@ PATIENCE = datetime.timedelta(minutes=30)  # of one exchange: compiling and deco
 class Together:
     """One process among `count`, or the only one, which needs no process group and pays nothing.
 
-    `group` carries tensors where they are, `words` (gloo) what is said between them on the host.
+    `group` carries tensors where they are, `words` (gloo) what is said between them on the host, `aside` (gloo) what is
+    said by those who save beside training.
     """
 
     rank: int = 0
     count: int = 1
     group: dist.ProcessGroup | None = None
     words: dist.ProcessGroup | None = None
+    aside: dist.ProcessGroup | None = None
 
     @property
     def lead(self) -> bool:
@@ -48,6 +50,11 @@ class Together:
     def alone(self) -> bool:
         """Whether there is no other."""
         return self.group is None
+
+    @property
+    def saving(self) -> Together:
+        """The same processes, in words that those of training do not cross."""
+        return replace(self, words=self.aside)
 
     def say(self, value: Any) -> Any:
         """What the first process says, at every process."""
@@ -118,6 +125,15 @@ class Together:
         each, more = divmod(n, self.count)
         start = self.rank * each + min(self.rank, more)
         return slice(start, start + each + (self.rank < more))
+
+    def enough(self, b: int, parts: int) -> int:
+        """How many of b images make a batch that can be shared out, two a part and process at least; 0 where none do.
+
+        >>> Together(rank=1, count=2).enough(13, 2), Together(rank=1, count=2).enough(7, 2)
+        (12, 0)
+        """
+        b -= b % parts
+        return b if b // parts // self.count >= 2 else 0
 
     def places(self, b: int, parts: int) -> tuple[np.ndarray, list[int]]:
         """Which places of a batch of b images are this process's, where it goes through in parts, and how many of each.
@@ -213,9 +229,9 @@ def together(device: torch.device) -> Iterator[Together]:
     if ours:
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE, **meeting_place())
-    words = dist.new_group(backend="gloo", timeout=PATIENCE)
+    words, aside = (dist.new_group(backend="gloo", timeout=PATIENCE) for _ in range(2))
     try:
-        yield Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words)  # type: ignore[arg-type]
+        yield Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words, aside)  # type: ignore[arg-type]
     finally:
         if ours:
             with contextlib.suppress(RuntimeError):
