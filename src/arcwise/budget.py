@@ -32,6 +32,7 @@ GPUS = {
     "rtx4090": Gpu(23.6 * 2**30, 165e12, 1.008e12),
 }
 EXCHANGES, LATENCY = 7, 30e-6  # of a step, and seconds that each costs however little it carries
+WEIGHTS = {"float32": 4, "bf16": 2}  # bytes of a number of the prototypes
 HEAD_OPTIMISERS = ("sgd", "adamw", "sgd-inside", "adamw-inside")
 
 
@@ -51,6 +52,7 @@ class HeadPlan(NamedTuple):
     memory: int
     processes: int = 1
     network: float = 50.0
+    weights: str = "float32"
 
     @property
     def moving(self) -> bool:
@@ -61,6 +63,7 @@ class HeadPlan(NamedTuple):
         """Raises where a number is out of bounds or a name unknown."""
         one_of("gpu", self.gpu, GPUS)
         one_of("optimiser", self.optimiser, HEAD_OPTIMISERS)
+        one_of("weights", self.weights, WEIGHTS)
         for name, most in (("classes", 10**9), ("dim", 2**16), ("batch", 2**20), ("k", 1024)):
             count_in(name, getattr(self, name), 1, most)
         count_in("memory", self.memory, 0, 2**50)
@@ -70,18 +73,19 @@ class HeadPlan(NamedTuple):
 
 def head_budget(wanted: HeadPlan) -> dict[str, Any]:
     """The plan in numbers: bytes by purpose, seconds of a step, the engine and the reasons."""
-    classes, dim, batch, _, k, optimiser, memory, processes, _ = wanted
-    classes = -(-classes // processes)
+    classes, dim, batch, _, k, optimiser, memory, processes, *_ = wanted
+    classes, size = -(-classes // processes), WEIGHTS[wanted.weights]
     gpu, moving, states = GPUS[wanted.gpu], wanted.moving, 2 if optimiser.startswith("adamw") else 1
-    w, padded = classes * k * dim * 4, classes * k * up(dim, PIECE) * 4
+    w, padded = classes * k * dim * size, classes * k * up(dim, PIECE) * size
+    state = states * (classes * k * dim * 4 if moving else w)  # inside it is float32 whatever the prototypes are
     fused = dim % PIECE == 0 if moving else batch * classes * k >= FUSED_FROM
     budget = memory or allowance(int(gpu.memory), moving=moving)
-    plan = planned(batch, classes, k, dim, size=2, memory=budget, gradient=0 if moving else 4)
-    spent = cost(batch, classes, k, dim, plan, state=states if moving else 0)
+    plan = planned(batch, classes, k, dim, size=2, memory=budget, gradient=0 if moving else size)
+    spent = cost(batch, classes, k, dim, plan, w=size, state=states if moving else 0)
     held = {
         "prototypes": w,
         "gradient of the prototypes": 0 if moving else w,
-        "state of the optimiser": states * w,
+        "state of the optimiser": state,
         "copies of both, for 8 does not divide the dimension": 0 if moving or padded == w else 2 * padded,
         "working memory": spent.working,
         "embeddings and their gradient": 4 * batch * dim * 4,
@@ -134,10 +138,11 @@ def time_head(wanted: HeadPlan) -> dict[str, Any]:
 
 def timed_steps(wanted: HeadPlan) -> tuple[float, int]:
     """Median seconds of steps that follow each other, and the peak of bytes beyond w, its gradient and the inputs."""
-    classes, dim, batch, _, k, optimiser, memory, processes, _ = wanted
+    classes, dim, batch, _, k, optimiser, memory, processes, *_ = wanted
     if processes > 1:
         raise ArcwiseError("--measure runs on one GPU: leave --processes out, or give the classes of one process.")
-    head = Head(dim, classes, k=k, memory=memory or None, device="cuda")
+    kind = torch.bfloat16 if wanted.weights == "bf16" else torch.float32
+    head = Head(dim, classes, k=k, memory=memory or None, device="cuda", dtype=kind)
     inside = {"sgd-inside": optim.SGD, "adamw-inside": optim.AdamW}.get(optimiser)
     mover = None if inside is None else inside(head, lr=0.1)
     x, y = torch.randn(batch, dim, device="cuda", requires_grad=True), torch.randint(classes, (batch,), device="cuda")

@@ -16,7 +16,7 @@ from arcwise.schema import MOST, parse_json
 OPTIMISERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "one-cycle", "cosine", "polynomial")
 SAMPLINGS = ("shuffled", "balanced", "m-per-class")
-BATCH_NORMS = ("train", "frozen")
+BATCH_NORMS = ("train", "frozen", "synced")
 FITS = ("crop", "pad", "stretch")
 RESAMPLES = ("bicubic", "bilinear")
 
@@ -175,7 +175,7 @@ class TrainConfig:
     head_lr: float = 1.0  # of the head, as a share of lr
     backbone_lr: float = 1.0  # of the backbone, as a share of lr
     frozen_epochs: int = 0  # the backbone rests while the head and the neck learn
-    batch_norm: str = "train"  # "frozen" keeps the statistics of the model that training starts from
+    batch_norm: str = "train"  # or frozen, as the model had them that training starts from; synced over several GPUs
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "per_class", "evaluate_every", "journal_every", "keep"):

@@ -59,6 +59,12 @@ def test_what_does_not_fit_is_told_what_to_try(capsys):
         (["--classes", "100", "--optimiser", "sgd-inside"], "engine triton"),
         (["--classes", "1_000_000", "--dim", "513", "--optimiser", "sgd-inside"], "engine chunked"),
         (["--classes", "1_000_000", "--dim", "513"], "copies of both"),
+        (
+            ["--classes", "40_000_000", "--optimiser", "sgd-inside", "--weights", "bf16"],
+            "dtype=torch.bfloat16)",
+        ),
+        (["--classes", "40_000_000", "--optimiser", "sgd-inside"], "too much"),
+        (["--classes", "400_000_000", "--weights", "bf16", "--processes", "8"], "--weights bf16"),
     ],
 )
 def test_advice_that_can_be_followed(capsys, words, said):

@@ -146,6 +146,11 @@ def test_what_is_refused_is_refused_by_all_and_said_once(tmp_path):
     assert said[1][0] == "AlreadyTold" and said[0][1] == said[1][1]
 
 
+def test_synchronised_batch_norms_are_for_gpus(tmp_path):
+    said = launch(shared.train_plain, 2, tmp_path / "run", ("train.batch_norm=synced",))
+    assert all("torch has them for GPUs" in words for _, words in said)
+
+
 def test_several_processes_end_where_numbers_are_not_finite(tmp_path):
     said = launch(
         shared.train_plain,

@@ -26,6 +26,7 @@ def plan_command(
     memory: Whole = 0,
     processes: Whole = 1,
     network: float = 50.0,
+    weights: str = "float32",
     measure: bool = False,
     json_: bool = False,
 ) -> None:
@@ -51,6 +52,8 @@ def plan_command(
         Over how many processes, each with a GPU, the classes are spread.
     network
         What one GPU sends in a second, in GB: 50 is InfiniBand NDR, 450 NVLink 4 inside a machine.
+    weights
+        float32, or bf16: half the memory, rounded by chance where the optimiser steps inside.
     measure
         Run the step on the GPU of this machine, and put what it took beside the plan.
     json_
@@ -58,7 +61,7 @@ def plan_command(
     """
     from arcwise.budget import HeadPlan, head_budget, time_head
 
-    wanted = HeadPlan(classes, dim, batch, gpu, k, optimiser, memory, processes, network)
+    wanted = HeadPlan(classes, dim, batch, gpu, k, optimiser, memory, processes, network, weights)
     wanted.check()
     found = head_budget(wanted)
     if measure:
@@ -72,14 +75,14 @@ def plan_command(
 
 def plan_advice(found: dict[str, Any], wanted: HeadPlan, *, measure: bool) -> str:
     """What to type next: the head, where it fits, else the nearest plan that does."""
-    classes, dim, batch, gpu, k, optimiser, memory, processes, _ = wanted
+    classes, dim, batch, gpu, k, optimiser, memory, processes, *_ = wanted
     from arcwise.budget import head_budget
 
     if processes > 1:
         return spread_advice(found, wanted)
 
     if found["fits"]:
-        head = f"head = arcwise.Head({dim}, {classes}, k={k}" + (f", memory={memory})" if memory else ")")
+        head = f"head = arcwise.Head({dim}, {classes}, k={k}{more_of_head(wanted)})"
         head += {
             "sgd-inside": "; arcwise.optim.SGD(head, lr=0.1)",
             "adamw-inside": "; arcwise.optim.AdamW(head, lr=1e-3)",
@@ -90,8 +93,15 @@ def plan_advice(found: dict[str, Any], wanted: HeadPlan, *, measure: bool) -> st
             if narrower and head_budget(wanted._replace(dim=narrower, optimiser=other))["fits"]:
                 words = ["--classes", classes, "--dim", narrower, "--batch", batch, "--gpu", gpu]
                 words += ["--k", k, "--optimiser", other] + (["--memory", memory] if memory else [])
+                words += ["--weights", "bf16"] if wanted.weights == "bf16" else []
                 return f"arcwise plan {shlex.join(map(str, words))}"
     return spread_advice(found, wanted)
+
+
+def more_of_head(wanted: HeadPlan) -> str:
+    """What a head is given beside its sizes."""
+    memory = f", memory={wanted.memory}" if wanted.memory else ""
+    return memory + (", dtype=torch.bfloat16" if wanted.weights == "bf16" else "")
 
 
 def spread_advice(found: dict[str, Any], wanted: HeadPlan) -> str:
@@ -99,22 +109,22 @@ def spread_advice(found: dict[str, Any], wanted: HeadPlan) -> str:
     from arcwise.budget import head_budget
 
     if found["fits"]:
-        extra = f", memory={wanted.memory}" if wanted.memory else ""
         return (
             f"torchrun ... your_training.py with head = arcwise.Head({wanted.dim}, {wanted.classes}, k={wanted.k}, "
-            f"shard=True{extra}); docs/scale.md has the launchers"
+            f"shard=True{more_of_head(wanted)}); docs/scale.md has the launchers"
         )
     count = max(2, wanted.processes)
     while count < 2**16 and not head_budget(wanted._replace(processes=count))["fits"]:
         count *= 2
     words = ["--classes", wanted.classes, "--dim", wanted.dim, "--batch", wanted.batch, "--gpu", wanted.gpu]
     words += ["--k", wanted.k, "--optimiser", wanted.optimiser, "--processes", count]
+    words += ["--weights", "bf16"] if wanted.weights == "bf16" else []
     return f"arcwise plan {shlex.join(map(str, words))}"
 
 
 def show_plan(found: dict[str, Any], wanted: HeadPlan) -> None:
     """The plan for a person."""
-    classes, dim, batch, gpu, _, _, memory, processes, network = wanted
+    classes, dim, batch, gpu, _, _, memory, processes, network, _ = wanted
     working = found["bytes"]["working memory"]
     print(f"{classes:,} classes of {dim} numbers, batch {batch:,}, bf16 products on one {gpu}\n")
     if processes > 1:

@@ -273,12 +273,16 @@ def own_command(command: str, otherwise: str) -> str:
 
     >>> own_command("arcwise train mnist", "x"), own_command("curl example.org | sh", "arcwise train mnist")
     ('arcwise train mnist', 'arcwise train mnist')
+    >>> own_command("torchrun --nproc-per-node 2 -m arcwise train mnist", "x")
+    'torchrun --nproc-per-node 2 -m arcwise train mnist'
     """
     try:
         words = shlex.split(command)
     except ValueError:  # somebody edited it
         return otherwise
+    of_several = ["torchrun", "--nproc-per-node", *words[2:3], "-m", "arcwise", "train"]
     ours = words[:1] == ["arcwise"] and words[1:2] in (["train"], ["compare"])
+    ours = ours or (words[:6] == of_several and words[2].isdecimal())
     return shlex.join(words) if ours else otherwise
 
 

@@ -230,9 +230,19 @@ def build(
         raise ArcwiseError(
             f"train.margin_warmup raises psi from the cosine, and {head.spec.name} changes more: set it to 0."
         )
+    if config.train.batch_norm == "synced" and not together.alone:
+        model = with_synced_norms(model, device, together, own=given.model is not None)
     if config.train.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device), head.to(device)
+
+
+def with_synced_norms(model: Embedder, device: torch.device, together: Together, *, own: bool) -> Embedder:
+    """The network with batch norms that look at the images of all processes: torch's, which it has for GPUs alone."""
+    if device.type != "cuda" or own:
+        what = "a network of your own brings its own" if own else f"torch has them for GPUs, and this is {device.type}"
+        raise ArcwiseError(f"train.batch_norm=synced: {what}. Take train.batch_norm=train.")
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model, together.group)  # type: ignore[return-value]
 
 
 def preprocessing_of(splits: Splits) -> Preprocessing:
