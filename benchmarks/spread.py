@@ -2,6 +2,7 @@
 
     python benchmarks/spread.py                  the table, and docs/results/spread.png
     python benchmarks/spread.py --sampling       the loss over sampled classes beside that over all
+    python benchmarks/spread.py --gpu            on one GPU: what a group of one costs, and heads of 10 and 40 million
 
 Processes speak by gloo on this machine, one thread each; more processes than cores share them. Rounds in turn, medians.
 """
@@ -130,15 +131,89 @@ def sampling() -> None:
     print(f"(ln share is what a draw leaves out where others decide: {math.log(0.1):.2f} at 0.1)")
 
 
+def one_gpu(device: str, sizes: tuple[int, ...], rounds: int) -> None:
+    """A head in a group of one process beside one without, and large heads in bf16 with SGD inside, beside the plan."""
+    from arcwise.budget import HeadPlan, head_budget
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    backend = "nccl" if device == "cuda" else "gloo"
+    dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    first, *large = sizes
+    times: dict[str, list[float]] = {"alone": [], "in a group of one": []}
+    steps = {
+        name: head_step(first, device, **more)
+        for name, more in (("alone", {}), ("in a group of one", {"shard": True, "even_batches": True}))
+    }
+    for _ in range(rounds + 3):
+        for name, step in steps.items():
+            times[name].append(clocked(step, device))
+    alone_, group = (statistics.median(found[3:]) for found in times.values())
+    print(
+        f"\n{first:,} classes: {1e3 * alone_:.2f} ms alone, {1e3 * group:.2f} in a group of one ({group / alone_:.3f}x)"
+    )
+    del steps
+    print(
+        "\n| classes (bf16, SGD inside) | a step | planned | memory | planned |\n| ---: | ---: | ---: | ---: | ---: |"
+    )
+    for classes in large:
+        plan = head_budget(HeadPlan(classes, 512, 1024, "h200", 1, "sgd-inside", 0, weights="bf16"))
+        step = head_step(classes, device, inside=True, shard=True, even_batches=True, dtype=torch.bfloat16)
+        took = statistics.median([clocked(step, device) for _ in range(rounds + 2)][2:])
+        used = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else math.nan
+        print(f"| {classes:,} | {1e3 * took:.1f} ms | {1e3 * plan['seconds']:.1f} ms | {used:.1f} GiB "
+              f"| {plan['total'] / 2**30:.1f} GiB |", flush=True)  # fmt: skip
+        del step
+        if device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+    dist.destroy_process_group()
+
+
+def head_step(classes: int, device: str, *, inside: bool = False, **more: Any) -> Any:
+    """A function that takes one step of an ArcFace head in bf16, 1,024 samples of 512 numbers."""
+    head = arcwise.Head(512, classes, s=64.0, device=device, **more)
+    mover = arcwise.optim.SGD(head, lr=0.1) if inside else None
+    x, y = torch.randn(1024, 512, device=device, requires_grad=True), torch.randint(classes, (1024,), device=device)
+
+    def step() -> None:
+        x.grad = head.weight.grad = None
+        with torch.autocast(device, torch.bfloat16):
+            loss = head(x, y)
+        loss.backward()
+        if mover is not None:
+            mover.step()
+
+    return step
+
+
+def clocked(step: Any, device: str) -> float:
+    """Seconds of a step, to its very end."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
 def main() -> None:
     """What was asked for."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--sampling", action="store_true")
+    asked.add_argument("--gpu", action="store_true")
+    asked.add_argument("--device", default="cuda")
+    asked.add_argument("--classes", type=int, nargs="+", default=[1_000_000, 10_000_000, 40_000_000])
     asked.add_argument("--out", default="docs/results/spread.png")
     chosen = asked.parse_args()
     print(f"{platform.machine()}, torch {torch.__version__}, arcwise {arcwise.__version__}")
     if chosen.sampling:
         sampling()
+        return
+    if chosen.gpu:
+        one_gpu(chosen.device, tuple(chosen.classes), ROUNDS)
         return
     plain, seconds = alone(), spread_times()
     print("\n| processes | a step | of one process without a group |\n| ---: | ---: | ---: |")

@@ -58,8 +58,8 @@ def head_of(margin, classes=10):
 def train_wide(out, margin="arcface", stop=None, settings=()):
     """Trains, to the end or to a step, and says what the weights are."""
     network, head = Wide(), head_of(margin)
+    kept = loop.Trainer.save_if_due
     if stop is not None:
-        kept = loop.Trainer.save_if_due
 
         def saving(self, signals):
             if self.progress.step >= stop:
@@ -72,6 +72,8 @@ def train_wide(out, margin="arcface", stop=None, settings=()):
                       resume=True, device="cpu")  # fmt: skip
     except Interrupted:
         return "interrupted"
+    finally:
+        loop.Trainer.save_if_due = kept
     weights = {name: full(value).numpy() for name, value in network.state_dict().items()}
     return weights | {"w": head.whole_weight().numpy()}
 

@@ -63,17 +63,18 @@ def test_spread_by_three_whole_at_two_and_ended_by_one(alone, tmp_path):
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 def test_convolutions_and_batch_norms_are_spread_out_too(optimiser, tmp_path):
-    settings = ("train.epochs=4", f"train.optimiser={optimiser}", "train.lr=0.02", "train.ema=0.9", "train.clip=1",
-                "model.backbone=vgg8")  # fmt: skip
+    settings = ("train.epochs=1", f"train.optimiser={optimiser}", "train.lr=0.005", "train.ema=0.9", "train.clip=1",
+                "model.backbone=vgg8", "data.limit=600")  # fmt: skip
     said = launch(shared.train_plain, 2, tmp_path / "run", (*settings, "train.fsdp=true"))
     plain = launch(shared.train_plain, 2, tmp_path / "plain", settings)
-    assert said[0]["model"] == said[1]["model"] and said[0]["test"]["accuracy"] > 0.5
-    assert abs(said[0]["test"]["loss"] - plain[0]["test"]["loss"]) < 0.02 * plain[0]["test"]["loss"]
+    assert said[0]["model"] == said[1]["model"] and said[0]["steps"] > 3
+    assert said[0]["test"]["loss"] == pytest.approx(plain[0]["test"]["loss"], rel=2e-3)
 
 
 def test_a_smaller_last_batch_is_shared_out_like_the_others(tmp_path):
-    wanted = shared.train_wide(tmp_path / "alone", "arcface", None, ("train.remainder=true",))
-    for found in launch(shared.train_wide, 3, tmp_path / "run", "arcface", None, ("train.remainder=true",)):
+    settings = ("train.remainder=true", "train.batch=48")
+    wanted = shared.train_wide(tmp_path / "alone", "arcface", None, settings)
+    for found in launch(shared.train_wide, 3, tmp_path / "run", "arcface", None, settings):
         close(found, wanted)
     assert Run.open(tmp_path / "run").result["images"] == Run.open(tmp_path / "alone").result["images"] > 4 * 320
 

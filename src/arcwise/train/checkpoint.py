@@ -20,7 +20,7 @@ from arcwise.errors import ArcwiseError
 from arcwise.ops.sharded import Shard
 from arcwise.records import FORMAT, Run, errors_name, meta_json, write_tensors
 from arcwise.schema import MOST, Check, Unfit, many, number, table, truth, whole
-from arcwise.train.pieces import as_spread, own_rows, shard_of, spread_as
+from arcwise.train.pieces import own_rows, shard_of, spread_as
 from arcwise.train.saving import Saver
 from arcwise.train.spread import STATE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
 from arcwise.train.together import ALONE, Together
@@ -61,7 +61,7 @@ def save_checkpoint(
     tensors = {name: own_rows(value) for name, value in tensors.items()}
     for name, optimiser in optimisers.items():
         for at, entries in optimiser.state_dict()["state"].items():
-            tensors |= {f"{name}.{at}.{key}": own_rows(v) for key, v in entries.items() if isinstance(v, Tensor)}
+            tensors |= {f"{name}.{at}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
     place = run.path / "checkpoints" / f"step-{progress.step:08d}"
     told = json.dumps(vars(progress))
     shards = spread_names(list(tensors), modules, optimisers)
@@ -365,10 +365,9 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
     be applied to the wrong numbers, without a word.
     """
     state: dict[int, dict[str, Any]] = {}
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
     for name, value in tensors.items():
         at, key = name.split(".", 1)
-        state.setdefault(int(at), {})[key] = as_spread(value, parameters[int(at)])
+        state.setdefault(int(at), {})[key] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     for parameter, entries in optimiser.state.items():
         for key, value in entries.items():

@@ -48,8 +48,8 @@ class Guard:
 
 
 def gradients_of(parameters: list[nn.Parameter]) -> list[Tensor]:
-    """The gradients, as far as this process keeps them."""
-    return [own_rows(p.grad) for p in parameters if p.grad is not None]
+    """The gradients that there are."""
+    return [p.grad for p in parameters if p.grad is not None]
 
 
 def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:

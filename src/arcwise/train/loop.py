@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from arcwise.config import Config, override
+from arcwise.config import Config, TrainConfig, override
 from arcwise.data import Batch, Loader, Splits
 from arcwise.data.images import image_hashes
 from arcwise.data.samplers import epoch_order, left_over, stream
@@ -177,6 +177,16 @@ def prepare(
     return Prepared(config, splits, start, seen)
 
 
+def left_to_train_on(b: int, config: TrainConfig) -> int:
+    """How many of b images that are left over make a batch; none where a part of it would be a single image.
+
+    >>> left_to_train_on(9, TrainConfig(remainder=True, accumulate=2)), left_to_train_on(9, TrainConfig())
+    (8, 0)
+    """
+    b -= b % config.accumulate
+    return b if config.remainder and b >= 2 * config.accumulate else 0
+
+
 class Trainer:
     """All that moves in a training run, and the steps that move it."""
 
@@ -205,14 +215,16 @@ class Trainer:
                 self.pieces.spread(results.model_and_head(both)[0])
         self.average = None if averaged is None else Average(averaged, config.train.ema)
         self.inside = prototypes_inside(self.head, config.train) if config.head.inside else None
-        self.optimiser = build_optimiser(self.model, self.head, config.train)
+        rows_of = {} if self.pieces is None else {"rows_of": self.pieces.rows_of}
+        self.optimiser = build_optimiser(self.model, self.head, config.train, **rows_of)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         torch.manual_seed(stream("steps", config.seed))
         self.batch = min(config.train.batch, len(splits.train))
-        self.rest = together.enough(len(splits.train) % self.batch, config.train.accumulate) * config.train.remainder
+        self.rest = left_to_train_on(len(splits.train) % self.batch, config.train)  # in the last batch of an epoch
         self.steps = len(splits.train) // self.batch + (self.rest > 0)  # in an epoch
         self.total = self.steps * config.train.epochs
-        together.places(self.batch, config.train.accumulate)  # what cannot be shared out is refused
+        for size in {self.batch, self.rest or self.batch}:  # what cannot be shared out is refused
+            together.places(size, config.train.accumulate)
         found = restore_checkpoint(run, self.modules, self.optimisers, device, total=self.total, together=together)
         self.progress, self.found_notes = found.progress, found.notes
         self.guard = finite.Guard(self.optimiser, self.inside, device)
@@ -330,6 +342,8 @@ class Trainer:
             total += loss.detach()
             self.tally.add(self.head, outcome, embedded.detach(), labels)
         self.share_what_is_alike()
+        if self.pieces is not None:
+            self.pieces.hand_over()
         return together.summed(total), self.gradient_norm()
 
     def averaging(self, *, now: bool) -> contextlib.AbstractContextManager[object]:
@@ -384,6 +398,8 @@ class Trainer:
     def forget_gradients(self) -> None:
         """No gradient is left from the step before."""
         self.optimiser.zero_grad(set_to_none=True)
+        if self.pieces is not None:
+            self.both.zero_grad(set_to_none=True)
 
     # ------------------------------------------------------------------------------------ all steps
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -11,16 +13,21 @@ from arcwise.optim import SGD, AdamW, Inside
 from arcwise.train.pieces import own_rows
 
 
-def build_optimiser(model: Embedder, head: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """SGD with Nesterov's momentum, or AdamW; in one pass over memory where torch has that."""
+def build_optimiser(
+    model: Embedder, head: nn.Module, config: TrainConfig, rows_of: Callable[[nn.Parameter], nn.Parameter] = lambda p: p
+) -> torch.optim.Optimizer:
+    """SGD with Nesterov's momentum, or AdamW; in one pass over memory where torch has that.
+
+    `rows_of` says what is moved in the place of a parameter, where processes keep a part of it each.
+    """
     device = next(head.parameters()).device
     fused = True if device.type in ("cuda", "cpu") else None
+    groups = parameter_groups(model, head, config)
+    groups = [{**group, "params": [rows_of(p) for p in group["params"]]} for group in groups]
     if config.optimiser == "adamw":
-        return torch.optim.AdamW(parameter_groups(model, head, config), lr=config.lr, fused=fused)
+        return torch.optim.AdamW(groups, lr=config.lr, fused=fused)
     nesterov = config.momentum > 0
-    return torch.optim.SGD(
-        parameter_groups(model, head, config), lr=config.lr, momentum=config.momentum, nesterov=nesterov, fused=fused
-    )
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=nesterov, fused=fused)
 
 
 def prototypes_inside(head: nn.Module, config: TrainConfig) -> Inside:

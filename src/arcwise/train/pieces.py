@@ -22,11 +22,30 @@ BLOCK = 2**20  # numbers from which on a part of the network is gathered by itse
 
 
 class Pieces:
-    """Spreads networks of one kind over the processes, and gives them back whole."""
+    """Spreads networks of one kind over the processes, and gives them back whole.
+
+    Optimisers move plain tensors, which are this process's rows: not all of torch's know what a DTensor is.
+    """
 
     def __init__(self, model: Embedder, together: Together):
         self.template = copy.deepcopy(model).cpu()
         self.together = together
+        self.rows: list[tuple[Any, nn.Parameter]] = []
+
+    def rows_of(self, parameter: nn.Parameter) -> nn.Parameter:
+        """What an optimiser moves in the place of a parameter."""
+        if not is_spread(parameter):
+            return parameter
+        rows = nn.Parameter(own_rows(parameter.detach()), requires_grad=parameter.requires_grad)
+        rows.of = parameter  # type: ignore[attr-defined]
+        self.rows.append((parameter, rows))
+        return rows
+
+    def hand_over(self) -> None:
+        """Gives the gradients of this process's rows to what optimisers move."""
+        for parameter, rows in self.rows:
+            rows.data = own_rows(parameter.detach())
+            rows.grad = None if parameter.grad is None else own_rows(parameter.grad)
 
     def spread(self, model: nn.Module) -> None:
         """Leaves this process its rows of every weight."""
@@ -74,7 +93,8 @@ def own_rows(value: Tensor) -> Tensor:
 
 
 def shard_of(value: Tensor) -> Shard | None:
-    """Which rows of a tensor this process keeps; None of one that is not spread."""
+    """Which rows of a tensor this process keeps, or of what an optimiser moves; None of one that is not spread."""
+    value = getattr(value, "of", value)
     if not is_spread(value):
         return None
     mesh = value.device_mesh  # type: ignore[attr-defined]

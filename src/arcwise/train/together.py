@@ -44,7 +44,7 @@ class Together:
     @property
     def restarted(self) -> bool:
         """Whether torchrun has started this training again, after one of its processes had ended."""
-        return not self.alone and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+        return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
     @property
     def alone(self) -> bool:
@@ -125,15 +125,6 @@ class Together:
         each, more = divmod(n, self.count)
         start = self.rank * each + min(self.rank, more)
         return slice(start, start + each + (self.rank < more))
-
-    def enough(self, b: int, parts: int) -> int:
-        """How many of b images make a batch that can be shared out, two a part and process at least; 0 where none do.
-
-        >>> Together(rank=1, count=2).enough(13, 2), Together(rank=1, count=2).enough(7, 2)
-        (12, 0)
-        """
-        b -= b % parts
-        return b if b // parts // self.count >= 2 else 0
 
     def places(self, b: int, parts: int) -> tuple[np.ndarray, list[int]]:
         """Which places of a batch of b images are this process's, where it goes through in parts, and how many of each.
