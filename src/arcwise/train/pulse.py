@@ -23,6 +23,7 @@ from arcwise.errors import AlreadyTold, ArcwiseError
 from arcwise.train.together import Together
 
 EVERY = 1.0  # seconds
+ENDED = "has ended"
 GONE = 3.5  # seconds without a beat after which a process is taken for gone, once an exchange has failed
 
 
@@ -61,8 +62,10 @@ class Pulse:
                 self.store.set(f"beat/{self.us.rank}", str(count))
                 silent = self.look(self.watched, self.silence)
                 self.answered = time.monotonic()
-            except RuntimeError:  # the first process keeps the beats
-                silent = [] if self.over.is_set() else [0]
+            except RuntimeError as error:  # the first process keeps the beats; one that stands still lets others wait
+                if "time" not in str(error).lower() and not self.over.is_set():
+                    self.end([0], ENDED)
+                silent = [0]
             if silent and not self.over.is_set():
                 self.end(silent)
 
@@ -87,14 +90,11 @@ class Pulse:
                 silent.append(rank)
         return silent
 
-    def end(self, silent: list[int]) -> None:
+    def end(self, silent: list[int], what: str = "") -> None:
         """Ends this process, whatever it waits for; one of those that are left says why."""
         if self.us.rank == min(set(range(self.us.count)) - set(silent)):
-            print(
-                f"arcwise: {self.words(silent, f'has not answered for {self.silence:g} s')}",
-                file=sys.stderr,
-                flush=True,
-            )
+            what = what or f"has not answered for {self.silence:g} s"
+            print(f"arcwise: {self.words(silent, what)}", file=sys.stderr, flush=True)
         os._exit(1)
 
     def words(self, ranks: list[int], what: str) -> str:
@@ -139,7 +139,7 @@ def beating(us: Together, silence: float) -> Iterator[None]:
             raise
         gone = pulse.gone()
         first = min(set(range(us.count)) - set(gone)) == us.rank
-        raise (ArcwiseError if first else AlreadyTold)(pulse.words(gone, "has ended")) from None
+        raise (ArcwiseError if first else AlreadyTold)(pulse.words(gone, ENDED)) from None
     finally:
         pulse.over.set()
         if before is not None:
