@@ -58,6 +58,15 @@ def head_of(margin, classes=10):
 def train_wide(out, margin="arcface", stop=None, settings=()):
     """Trains, to the end or to a step, and says what the weights are."""
     network, head = Wide(), head_of(margin)
+    found = train_until(out, [*SETTINGS, *settings], stop, model=network, head=head, data=digits())
+    if found == "interrupted":
+        return found
+    weights = {name: full(value).numpy() for name, value in network.state_dict().items()}
+    return weights | {"w": head.whole_weight().numpy()}
+
+
+def train_until(out, settings, stop, **given):
+    """Trains, to the end or to a step, and says how it ended."""
     kept = loop.Trainer.save_if_due
     if stop is not None:
 
@@ -68,14 +77,11 @@ def train_wide(out, margin="arcface", stop=None, settings=()):
 
         loop.Trainer.save_if_due = saving
     try:
-        arcwise.train("digits-2d", out, settings=[*SETTINGS, *settings], model=network, head=head, data=digits(),
-                      resume=True, device="cpu")  # fmt: skip
+        return arcwise.train("digits-2d", out, settings=list(settings), resume=True, device="cpu", **given).result
     except Interrupted:
         return "interrupted"
     finally:
         loop.Trainer.save_if_due = kept
-    weights = {name: full(value).numpy() for name, value in network.state_dict().items()}
-    return weights | {"w": head.whole_weight().numpy()}
 
 
 def train_plain(out, settings, recipe="digits-2d"):

@@ -1,6 +1,7 @@
 """Training by several processes: the numbers of one, whoever begins, goes on and ends it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 
 import arcwise
 from arcwise.cli import code_of
+from arcwise.config import override
+from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.train.checkpoint import checkpoints_of, read_whole
 from launch import launch
@@ -100,6 +103,22 @@ def test_begun_by_three_gone_on_with_by_two_and_ended_by_one(alone, tmp_path):
     close(shared.train_wide(out), alone("arcface"))
     steps = [entry["step"] for entry in Run.open(out).journal("steps")]
     assert steps == sorted(set(steps))
+
+
+@pytest.mark.slow
+def test_in_float32_with_batch_norms_it_ends_within_the_spread_over_seeds(tmp_path):
+    settings = ("train.epochs=12", "train.checkpoint_every=0", "data.limit=900", "train.batch=36")
+    seeds = [arcwise.train("digits-2d", tmp_path / f"{seed}", settings=settings, device="cpu", resume=True)
+             if seed == 0 else arcwise.train(replace(override(recipe("digits-2d"), settings), seed=seed),
+                                             tmp_path / f"{seed}", device="cpu") for seed in range(5)]  # fmt: skip
+    out = tmp_path / "changing"
+    for count, stop in ((3, 100), (2, 200)):
+        assert launch(shared.train_until, count, out, settings, stop) == ["interrupted"] * count
+    changing = shared.train_until(out, settings, None)
+    for name in ("accuracy", "loss", "angle_own", "angle_other"):
+        found = np.array([run.result["test"][name] for run in seeds])
+        print(f"{name}: {changing['test'][name]:.4f}, over seeds {found.mean():.4f} +- {found.std(ddof=1):.4f}")
+        assert abs(changing["test"][name] - found.mean()) < 3 * found.std(ddof=1)
 
 
 def test_the_same_number_of_processes_goes_on_to_the_same_bits(tmp_path):

@@ -559,6 +559,7 @@ class Trainer:
     def stop_for_numbers(self, step: int | None = None) -> NoReturn:
         """Ends training: repeats the step that went wrong, without moving anything, to name what was not finite."""
         step = self.progress.step + 1 if step is None else step
+        self.saver.join()
         epoch, row = divmod(step - 1, self.steps)
         batch = next(iter(self.epoch_batches(epoch, row)))
         self.forget_gradients()
