@@ -73,5 +73,6 @@ class Comparison:
 
     def runs(self) -> dict[str, list[Run]]:
         """The finished runs of each head, by seed."""
-        every = {head: [Run(self.path / folder_name(head, seed)) for seed in self.seeds] for head in self.heads}
+        told = self.about
+        every = {head: [Run(self.path / folder_name(head, seed)) for seed in told["seeds"]] for head in told["heads"]}
         return {head: [run for run in runs if run.exists() and run.finished] for head, runs in every.items()}
