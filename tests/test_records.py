@@ -14,6 +14,7 @@ from arcwise.config import Config
 from arcwise.errors import ArcwiseError, Busy
 from arcwise.headspec import HeadSpec
 from arcwise.records import FORMAT, Embeddings, Prototypes, Run, read_tensors, write, write_tensors, writing
+from arcwise.records.lock import locked
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -178,6 +179,26 @@ def test_a_lock_keeps_a_second_process_out_and_dies_with_its_process(tmp_path):
     child.join()
     with Run(tmp_path).locked():
         pass
+
+
+def count_up(folder, times):
+    for _ in range(times):
+        with locked(folder, wait=True, name=".count.lock"):
+            place = folder / "count"
+            place.write_text(str(int(place.read_text()) + 1))
+
+
+def test_a_lock_of_one_thing_holds_against_all_and_leaves_nothing_behind(tmp_path):
+    (tmp_path / "count").write_text("0")
+    context = multiprocessing.get_context("fork")
+    others = [context.Process(target=count_up, args=(tmp_path, 60)) for _ in range(3)]
+    for other in others:
+        other.start()
+    count_up(tmp_path, 60)
+    for other in others:
+        other.join()
+    assert (tmp_path / "count").read_text() == "240"
+    assert [path.name for path in tmp_path.iterdir()] == ["count"]
 
 
 def test_arrays_of_the_other_byte_order_come_back_as_numbers(tmp_path):

@@ -73,6 +73,7 @@ COMMANDS: list[list[str]] = [
     ["embed", "exported/model.onnx", "-", "--part", "test"],
     ["gallery", "export", "people", "comparison/new"],
     ["pairs", "make", "folder:table", "--seed", "-1"],
+    ["calibrate", "exported/model.onnx", "--on", "digits", "--far", "0.1"],
 ]
 
 # Kills: the verb, by what, and when: a number of things done to files, or a share of the time.
