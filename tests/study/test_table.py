@@ -8,6 +8,7 @@ import pytest
 
 from arcwise.metrics import METRICS, all_metrics
 from arcwise.records import Embeddings, Prototypes
+from arcwise.report.conclusions import gap_text
 from arcwise.report.content import number_table
 from arcwise.study.table import Table, table_values
 
@@ -52,6 +53,14 @@ def test_a_cell_has_two_digits_below_a_hundred_and_one_from_there():
     found = table({"silhouette-unit": {"a": [1.25, 1.75], "b": [100.0, 100.5], "c": [99.994], "d": [-250.0]}})
     cells = [found.cell("silhouette-unit", head) for head in "abcd"]
     assert cells == ["1.50 ± 0.35", "100.2 ± 0.4", "99.99", "-250.0"]
+
+
+def test_a_small_number_keeps_its_first_two_digits_and_a_share_its_two():
+    dunn = "dunn-nearest-diameter-cosine-95"
+    found = table({dunn: {"a": [0.0041, 0.0043], "b": [0.0004]}, "accuracy": {"a": [1.0, 1.0], "b": [0.0004]}})
+    assert [found.cell(dunn, head) for head in "ab"] == ["0.0042 ± 0.0001", "0.00040"]
+    assert [found.cell("accuracy", head) for head in "ab"] == ["100.00 ± 0.00", "0.04"]
+    assert gap_text(table({dunn: {"a": [0.005, 0.006], "b": [0.004, 0.005]}}), dunn, "a", "b").startswith("+0.0010 ")
 
 
 def test_the_file_for_machines_says_which_way_is_better_and_pairs_by_seed():

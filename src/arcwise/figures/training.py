@@ -51,9 +51,9 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                 place.axhline(value, color="0.35", linewidth=0.7, linestyle="--")
                 place.annotate(
                     words,
-                    (1, value),
+                    (0.01, value),  # curves begin low and end among the lines
                     xycoords=("axes fraction", "data"),
-                    ha="right",
+                    ha="left",
                     va="top" if i == 0 and len(panel.lines) > 1 else "bottom",  # two lines may be close: away from both
                     fontsize=SMALL,
                     color="0.25",

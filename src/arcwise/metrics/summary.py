@@ -374,8 +374,20 @@ def number_text(name: str, value: float) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-"
     value = in_unit(name, value)
-    digits = f"{value:.2f}" if abs(value) < 100 or unit else f"{value:.1f}"
+    digits = f"{value:.{decimals(name, value)}f}"
     return f"{digits} %" if unit == "%" else f"{digits}{unit}"
+
+
+def decimals(name: str, value: float) -> int:
+    """How many digits stand after the point, of a number in the unit that is shown: two for shares and angles.
+
+    >>> decimals("angle-own", 0.0), decimals("silhouette-unit", 0.0042), decimals("silhouette-unit", 250.0)
+    (2, 4, 1)
+    """
+    size = abs(value)
+    if size >= 100:
+        return 2 if name in METRICS and METRICS[name].unit else 1
+    return 1 - math.floor(math.log10(size)) if 1e-6 < size < 0.1 and not (name in METRICS and METRICS[name].unit) else 2
 
 
 def in_unit(name: str, value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arcwise.metrics.summary import METRICS, headline_metrics, in_unit, number_text
+from arcwise.metrics.summary import METRICS, decimals, headline_metrics, in_unit, number_text
 from arcwise.study.table import Table
 
 
@@ -126,7 +126,9 @@ def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = Tru
     """A paired difference as text, with its interval."""
     gap = table.difference(name, head, other)
     words = {"%": " points", "°": "°", "": ""}[METRICS[name].unit] if unit else ""
-    mean, low, high = (signed(in_unit(name, value)) for value in (gap.mean, gap.low, gap.high))
+    shown = [in_unit(name, value) for value in (gap.mean, gap.low, gap.high)]
+    digits = max(2, decimals(name, max((abs(value) for value in shown if math.isfinite(value)), default=0.0)))
+    mean, low, high = (signed(value, digits) for value in shown)
     if gap.n < 2:
         return f"{mean}{words} (one seed, no interval)"
     if gap.equal and gap.mean:
@@ -134,13 +136,13 @@ def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = Tru
     return f"{mean}{words} [{low}, {high}]"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 2) -> str:
     """A difference with its sign, of which a zero has none.
 
-    >>> signed(0.123), signed(-0.001)
-    ('+0.12', '0.00')
+    >>> signed(0.123), signed(-0.001), signed(-0.001, 3)
+    ('+0.12', '0.00', '-0.001')
     """
-    text = f"{value:+.2f}"
+    text = f"{value:+.{digits}f}"
     return text if float(text) else text[1:]
 
 

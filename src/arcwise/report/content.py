@@ -269,7 +269,7 @@ def image_facts(about: Subject) -> list[Block]:
         rows.append(["left out, for they cannot be read", count_of(len(about.splits.broken), "image")])
     notes = [Paragraph(f"Beside them: {note}") for note in about.splits.notes]
     table = TableRows(["", ""], rows, "The images.", name="images")
-    return [Paragraph("[[images]] says what they are."), table, *notes]
+    return [Paragraph("[[images]] says what the images are."), table, *notes]
 
 
 FITTED = {
@@ -714,8 +714,8 @@ def discussion(about: Subject) -> list[Block]:
     if "angle-own" in table.values and len(several) > 1:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(
-            f"Classes are tightest under {tight} ({table.cell('angle-own', tight)} degrees to the class mean) and "
-            f"furthest apart under {wide} (closest means {table.cell('angle-closest', wide)} degrees, "
+            f"By the means, classes are tightest under {tight} ({table.cell('angle-own', tight)} degrees to the class "
+            f"mean) and furthest apart under {wide} (closest means {table.cell('angle-closest', wide)} degrees, "
             f"{100 * table.spread('packing', wide).mean:.1f} % of what {about.dim} dimensions allow)."
         )
     if "unseen-auc" in table.values:
@@ -787,10 +787,18 @@ def head_as_given(run: Run) -> str:
     return str(known.head.spec)
 
 
+UNBROKEN = r"""(?:'[^']*'|"[^"]*"|[^, '"])+"""  # what is quoted cannot be broken
+
+
 def fold_command(command: str, width: int = 84) -> str:
-    """A long command over several lines, broken after commas and before options, as a shell joins it again."""
+    """A long command over several lines, broken after commas and before options, as a shell joins it again.
+
+    >>> print(fold_command("arcwise train mnist --set train.epochs=5", 36))
+    arcwise train mnist \\
+    --set train.epochs=5
+    """
     lines = [""]
-    for piece in re.findall(r"[^, ]+,?| ", command):
+    for piece in re.findall(rf"--\S+ {UNBROKEN},?|{UNBROKEN},?|[ ,]", command):
         if len(lines[-1]) + len(piece) > width:
             lines[-1] += "\\"
             lines.append("")
