@@ -204,8 +204,9 @@ def basis(about: Subject) -> str:
         )
     same = " For a given seed every head begins with the same network and meets the images in the same order."
     picture = "sphere" if about.dim == 3 else "embeddings"
+    drawn = f"{SIDE_BY_SIDE} of the {len(about.heads)} heads" if len(about.heads) > SIDE_BY_SIDE else "each head"
     return (
-        f"[[{picture}]] shows the test images under each head, [[first]] the main numbers. They rest on {seeds}; "
+        f"[[{picture}]] shows the test images under {drawn}, [[first]] the main numbers. They rest on {seeds}; "
         f"{listed(parts)}.{same if len(counts) > 1 else ''}"
     )
 
