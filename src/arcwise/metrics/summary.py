@@ -379,15 +379,15 @@ def number_text(name: str, value: float) -> str:
 
 
 def decimals(name: str, value: float) -> int:
-    """How many digits stand after the point, of a number in the unit that is shown: two for shares and angles.
+    """How many digits stand after the point, of a number in the unit that is shown; Dunn's index may be tiny.
 
-    >>> decimals("angle-own", 0.0), decimals("silhouette-unit", 0.0042), decimals("silhouette-unit", 250.0)
+    >>> decimals("angle-own", 0.0), decimals(MAIN_DUNN, 0.0042), decimals("silhouette-unit", 250.0)
     (2, 4, 1)
     """
     size = abs(value)
     if size >= 100:
         return 2 if name in METRICS and METRICS[name].unit else 1
-    return 1 - math.floor(math.log10(size)) if 1e-6 < size < 0.1 and not (name in METRICS and METRICS[name].unit) else 2
+    return min(4, 1 - math.floor(math.log10(size))) if 0.0 < size < 0.1 and "dunn" in name else 2
 
 
 def in_unit(name: str, value: float) -> float:

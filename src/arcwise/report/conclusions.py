@@ -73,9 +73,17 @@ def nothing_judged(table: Table, head: str, what: str) -> str:
 def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
     """What one number says where it does not speak for the head against everybody."""
     by = {kind: [o for o in rivals if verdict(table, name, head, o) == kind] for kind in ("better", "worse", "open")}
-    said = [f"it is {kind} than {' and '.join(by[kind])}" for kind in ("better", "worse") if by[kind]]
+    said = [f"it is {kind} than {rivals_words(by[kind])}" for kind in ("better", "worse") if by[kind]]
     what = beside(table, name, head, rivals)
     return f"in {what} {' and '.join(said)}" + (", no more is shown" if by["open"] else "")
+
+
+LISTED = 4  # other heads, or their numbers, that are listed one by one
+
+
+def rivals_words(names: list[str]) -> str:
+    """Other heads by name, or how many they are."""
+    return " and ".join(names) if len(names) <= LISTED else f"{len(names)} others"
 
 
 def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
@@ -83,6 +91,9 @@ def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
     values = {other: number_text(name, table.spread(name, other).mean) for other in (head, *rivals)}
     shown = [values[other] for other in rivals]
     others = " and ".join(shown) if len(shown) <= 2 else f"{len(shown)} others' {', '.join(shown)}"
+    if len(shown) > LISTED:
+        means = [table.spread(name, other).mean for other in rivals]
+        others = f"{number_text(name, min(means))} to {number_text(name, max(means))}"
     return f"{short_words(name)} ({values[head]} against {others})"
 
 
