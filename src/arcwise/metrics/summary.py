@@ -374,14 +374,14 @@ def number_text(name: str, value: float) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-"
     value = in_unit(name, value)
-    digits = f"{value:.{decimals(name, value)}f}"
+    digits = f"{value:.{digits_shown(name, value)}f}"
     return f"{digits} %" if unit == "%" else f"{digits}{unit}"
 
 
-def decimals(name: str, value: float) -> int:
+def digits_shown(name: str, value: float) -> int:
     """How many digits stand after the point, of a number in the unit that is shown; Dunn's index may be tiny.
 
-    >>> decimals("angle-own", 0.0), decimals(MAIN_DUNN, 0.0042), decimals("silhouette-unit", 250.0)
+    >>> digits_shown("angle-own", 0.0), digits_shown(MAIN_DUNN, 0.0042), digits_shown("silhouette-unit", 250.0)
     (2, 4, 1)
     """
     size = abs(value)

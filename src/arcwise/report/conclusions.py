@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arcwise.metrics.summary import METRICS, decimals, headline_metrics, in_unit, number_text
+from arcwise.metrics.summary import METRICS, digits_shown, headline_metrics, in_unit, number_text
 from arcwise.study.table import Table
 
 
@@ -78,12 +78,12 @@ def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
     return f"in {what} {' and '.join(said)}" + (", no more is shown" if by["open"] else "")
 
 
-LISTED = 4  # other heads, or their numbers, that are listed one by one
+LISTED_RIVALS = 4  # other heads, or their numbers, that are listed one by one
 
 
 def rivals_words(names: list[str]) -> str:
     """Other heads by name, or how many they are."""
-    return " and ".join(names) if len(names) <= LISTED else f"{len(names)} others"
+    return " and ".join(names) if len(names) <= LISTED_RIVALS else f"{len(names)} others"
 
 
 def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
@@ -91,7 +91,7 @@ def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
     values = {other: number_text(name, table.spread(name, other).mean) for other in (head, *rivals)}
     shown = [values[other] for other in rivals]
     others = " and ".join(shown) if len(shown) <= 2 else f"{len(shown)} others' {', '.join(shown)}"
-    if len(shown) > LISTED:
+    if len(shown) > LISTED_RIVALS:
         means = [table.spread(name, other).mean for other in rivals]
         others = f"{number_text(name, min(means))} to {number_text(name, max(means))}"
     return f"{short_words(name)} ({values[head]} against {others})"
@@ -138,7 +138,7 @@ def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = Tru
     gap = table.difference(name, head, other)
     words = {"%": " points", "°": "°", "": ""}[METRICS[name].unit] if unit else ""
     shown = [in_unit(name, value) for value in (gap.mean, gap.low, gap.high)]
-    digits = max(2, decimals(name, max((abs(value) for value in shown if math.isfinite(value)), default=0.0)))
+    digits = max(2, digits_shown(name, max((abs(value) for value in shown if math.isfinite(value)), default=0.0)))
     mean, low, high = (signed(value, digits) for value in shown)
     if gap.n < 2:
         return f"{mean}{words} (one seed, no interval)"
