@@ -14,6 +14,8 @@ SAYS = {
     "labels float": r"y must be .*whole-number.*float32.*y\.long\(\)",
     "labels bool": r"y must be .*bool",
     "labels one-hot": r"one label per row of x: shape \(4,\), got \(4, 10\)",
+    "labels in a column": r"one label per row of x: shape \(4,\), got \(4, 1\)\. Pass y\.flatten\(\)",
+    "labels in a column of floats": r"whole-number.*float32\. Pass y\.flatten\(\)\.long\(\)",
     "labels one-hot in floats": r"whole-number.*float32\. Pass y\.argmax\(1\), if it is one-hot",
     "labels of wrong length": r"shape \(4,\), got \(3,\)",
     "labels a list": r"y must be a tensor .* got list",

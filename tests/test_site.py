@@ -46,6 +46,12 @@ def test_the_references_first_page_names_the_whole_door():
     assert set(re.findall(r"`(\w+)`", (ROOT / "docs" / "api" / "index.md").read_text())) >= set(arcwise.__all__)
 
 
+def test_every_page_has_a_place_in_the_sites_menu():
+    listed = set(re.findall(r'"([\w/]+\.md)"', (ROOT / "zensical.toml").read_text()))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    assert listed == pages | {"CONTRIBUTING.md", "CHANGELOG.md"}
+
+
 def test_the_first_pages_code_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), flags=re.S)
     command = [sys.executable, "-W", "error", "-c", code + "assert found.x.shape == (len(found.y), 2)"]

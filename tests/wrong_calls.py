@@ -46,6 +46,8 @@ WRONG = {
     "labels bool": lambda h: h(X, Y > 1),
     "labels one-hot": lambda h: h(X, torch.eye(4, 10).long()),
     "labels one-hot in floats": lambda h: h(X, torch.eye(4, 10)),
+    "labels in a column": lambda h: h(X, torch.arange(4)[:, None]),
+    "labels in a column of floats": lambda h: h(X, torch.arange(4.0)[:, None]),
     "labels of wrong length": lambda h: h(X, Y[:3]),
     "labels a list": lambda h: h(X, [0, 1, 2, 3]),
     "labels on another device": lambda h: h(X, Y.to("meta")),

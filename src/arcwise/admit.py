@@ -32,10 +32,12 @@ def admit_labels(x: Tensor, y: Tensor) -> None:
     """Refuses labels that are not whole numbers, one per row of x."""
     if not isinstance(y, Tensor) or y.dtype not in INTEGERS:
         got = y.dtype if isinstance(y, Tensor) else type(y).__name__
-        how = "y.argmax(1), if it is one-hot" if isinstance(y, Tensor) and y.ndim == 2 else "y.long()"
+        columns = y.shape[1] if isinstance(y, Tensor) and y.ndim == 2 else 0
+        how = {0: "y.long()", 1: "y.flatten().long()"}.get(columns, "y.argmax(1), if it is one-hot")
         raise ArcwiseError(f"y must be a tensor of whole-number class labels, got {got}. Pass {how}.")
     if y.shape != x.shape[:1]:
         hint = " One-hot labels become whole numbers by y.argmax(1)." if y.ndim == 2 else ""
+        hint = " Pass y.flatten()." if y.ndim == 2 and y.shape[1] == 1 else hint  # argmax would call all of them 0
         raise ArcwiseError(f"y must hold one label per row of x: shape ({len(x)},), got {tuple(y.shape)}.{hint}")
 
 

@@ -199,6 +199,8 @@ def test_evaluate_says_what_a_number_needs_and_which_there_are(run, tmp_path):
     assert said.returncode == 1 and "needs the prototypes of a run: --prototypes RUN" in said.stderr
     assert "neighbour-accuracy" in said.stderr and "dunn-centroid-mean-angle-95" in said.stderr
     assert "no number is called 'nothing*'" in arcwise("evaluate", run[0], "--only", "nothing*").stderr
+    said = arcwise("evaluate", run[0], "--only", "open*")  # a run brings its prototypes: other classes are lacking
+    assert said.returncode == 1 and "train with --unseen" in said.stderr and "--prototypes" not in said.stderr
     mixed = arcwise("evaluate", run[0], file, "--only", "accuracy")
     assert mixed.returncode == 0 and "needs the prototypes" in mixed.stdout
 
@@ -218,6 +220,19 @@ def test_data_show_lists_classes_defaults_and_the_whole_next_command(tmp_path):
     every = arcwise("data", "show", "folder:in", "--unseen", "s1-*", "--set", "data.size=32", "--classes", cwd=tmp_path)
     assert "s1-13" in every.stdout and "more:" not in every.stdout
     assert "Next: arcwise train folder --data folder:in --unseen 's1-*' --set data.size=32" in every.stdout
+
+
+def test_data_show_takes_the_depth_that_its_note_tells_of(tmp_path):
+    random = np.random.default_rng(0)
+    for folder in ("greek/alpha", "greek/beta", "latin/a"):
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        for i in range(3):
+            Image.fromarray(random.integers(0, 255, (20, 20), np.uint8)).save(tmp_path / "in" / folder / f"{i}.png")
+    said = arcwise("data", "show", "folder:in", cwd=tmp_path)
+    assert "2 classes; their folders hold 3 folders" in said.stderr and "--depth 2" in said.stderr
+    deep = arcwise("data", "show", "folder:in", "--depth", "2", cwd=tmp_path)
+    assert "2  latin/a  (2)" in deep.stdout, deep.stderr
+    assert "Next: arcwise train folder --data folder:in --set data.depth=2" in deep.stdout
 
 
 def test_figures_of_a_run_go_into_it(run):

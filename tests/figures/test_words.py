@@ -1,23 +1,29 @@
 """Words of figures: none covers another, sticks out, or is wider than what it belongs to."""
 
 import itertools
+from types import SimpleNamespace
+from typing import cast
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.text import Text
 
+from arcwise.data import Images
 from arcwise.figures.angles import AnglePanel, draw_angles
-from arcwise.figures.canvas import reach, tell_apart
+from arcwise.figures.canvas import reach, shown_heads, tell_apart
 from arcwise.figures.confidence import draw_confidence
+from arcwise.figures.conflict_images import conflict_triples
 from arcwise.figures.confusion import ConfusionPanel, draw_confusion
 from arcwise.figures.plane import PlanePanel, draw_planes
 from arcwise.figures.roc import RocPanel, draw_roc
 from arcwise.figures.sample import SamplePanel, draw_sample
+from arcwise.figures.sphere import unit_sphere
 from arcwise.figures.training import Curve, CurvePanel, draw_curves
 from arcwise.metrics.planar import Grid
 from arcwise.metrics.verification import all_pairs, roc
-from arcwise.records import Embeddings
+from arcwise.records import Embeddings, Prototypes
+from arcwise.study.subject import Subject
 
 HEADS = ("softmax", "softmax + bias", "NormFace", "ArcFace m=0.5")
 
@@ -99,6 +105,17 @@ def test_the_words_of_two_close_lines_do_not_cover_each_other(drawn):
     assert not any(covered(words_of(axes)) for axes in figure.axes)
 
 
+def test_the_words_of_a_line_lie_on_no_curve_that_rises_to_it(drawn):
+    epochs = np.arange(21)
+    rising = [Curve(str(end), epochs, np.geomspace(0.01, end, 21)[None]) for end in (3.0, 8.0, 25.0, 40.0)]
+    level = [Curve(curve.head, epochs, np.where(epochs < 4, 0.01, curve.values[:, -1:])) for curve in rising]
+    panel = CurvePanel("nearest / mean", rising + level, logarithmic=True, lines=((5.31, "5.31"), (29.11, "29.11")))
+    for axes in drawn(draw_curves([panel] * 6, most=3, high=0.62)).axes:
+        dots = [axes.transData.transform(line.get_xydata()) for line in axes.lines if len(line.get_xdata()) > 2]
+        boxes = [text.get_window_extent() for text in axes.texts]
+        assert len(boxes) == 2 and not any(box.contains(*dot) for box in boxes for line in dots for dot in line)
+
+
 def test_a_sample_hides_no_name_and_names_keep_apart(drawn):
     angles = np.radians([0.0, 3.0, 90.0, 180.0, 260.0])
     w = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -142,3 +159,51 @@ def test_a_head_that_is_as_sure_as_chance_is_white_and_a_surer_one_is_not(drawn)
     figure = drawn(draw_confidence([PlanePanel("ArcFace", found, 2.0, None, grid)]))
     pixels = np.asarray(figure.axes[0].images[0].get_array())
     assert pixels[:, :10].min() == pytest.approx(1.0) and pixels[:, 10:].min() < 0.95
+
+
+def test_long_names_below_images_cover_no_neighbour_and_stay_on_the_page(drawn):
+    random, names = np.random.default_rng(0), tuple(f"alphabet/character{c:03d}" for c in range(40))
+    y = np.repeat(np.arange(40), 4)
+    w = random.standard_normal((40, 3)).astype(np.float32)
+    x = (w[y] + 0.5 * random.standard_normal((160, 3))).astype(np.float32)
+    images = Images(pixels=np.zeros((160, 8, 8, 1), np.uint8), y=y, names=names, source="own")
+    about = SimpleNamespace(
+        heads=["softmax", "ArcFace m=0.3"], champion="ArcFace m=0.3",
+        first=SimpleNamespace(settings=SimpleNamespace(seed=0)), images=lambda part: images,
+        prototypes=lambda head: Prototypes(w),
+        embeddings=lambda head: Embeddings(x, y, names, images.keys),
+    )  # fmt: skip
+    ((_, figure),) = conflict_triples(cast(Subject, about))
+    words = [word for axes in drawn(figure).axes for word in words_of(axes)]
+    assert any("character" in text or "…" in text for text, _ in words) and not covered(words, slack=0.0)
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for _, box in words)
+    assert all(box.y0 >= 0 and box.y1 <= figure.bbox.height for _, box in words)
+
+
+def test_four_spheres_stand_in_one_row_and_no_words_cover_others(drawn):
+    random = np.random.default_rng(0)
+    found = Embeddings(random.standard_normal((90, 3)).astype(np.float32), np.arange(90) % 9, tuple("123456789"))
+    about = SimpleNamespace(
+        dim=3, heads=[*HEADS[:3], "CurricularFace m=0.5"], champion="NormFace", embeddings=lambda head: found,
+        first=SimpleNamespace(settings=SimpleNamespace(seed=5)),
+    )  # fmt: skip
+    ((caption, figure),) = unit_sphere(cast(Subject, about))
+    words = [word for axes in drawn(figure).axes for word in words_of(axes)]
+    assert len(figure.axes) == 4 and len({round(axes.bbox.y0) for axes in figure.axes}) == 1 and "Seed 5" in caption
+    below = [word for word in words if "closest means" in word[0]]
+    assert len(below) == 4 and not covered(below, slack=0.0)
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for _, box in words)
+
+
+def test_the_head_that_the_conclusion_speaks_of_is_always_drawn():
+    heads = ["softmax", "softmax + bias", "NormFace", "CosFace", "ArcFace", "AdaFace"]
+    for champion, drawn in (("ArcFace", [*heads[:3], "ArcFace"]), ("CosFace", heads[:4]), ("softmax", heads[:4])):
+        assert shown_heads(cast(Subject, SimpleNamespace(heads=heads, champion=champion))) == drawn
+
+
+def test_a_legend_of_many_rows_leaves_the_curves_their_height(drawn):
+    def height(count):
+        curves = [Curve(f"ArcFace m=0.{i} s=16", np.arange(3), np.array([[1.0, 2.0, 3.0]]) + i) for i in range(count)]
+        return drawn(draw_curves([CurvePanel("accuracy, %", curves)] * 4)).axes[0].bbox.height
+
+    assert min(height(4), height(8)) > 0.93 * height(1)

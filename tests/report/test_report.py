@@ -29,7 +29,7 @@ from arcwise.recipes import recipe
 from arcwise.records import Embeddings, Run
 from arcwise.report import conclusions
 from arcwise.report.blocks import Paragraph
-from arcwise.report.content import accuracy_words, class_rows, content, is_introductory, number_table
+from arcwise.report.content import accuracy_words, class_rows, content, fold_command, is_introductory, number_table
 from arcwise.report.make import known_psi
 from arcwise.report.paper import paper_pdf
 from arcwise.report.worked import worked_examples as worked
@@ -84,7 +84,7 @@ def test_every_mean_in_the_tables_is_one_of_metrics_json(folder):
         for entry in metric["heads"].values()
         if entry["mean"] is not None
         for factor in (1, 100, 180 / np.pi)
-        for digits in (1, 2)
+        for digits in range(1, 8)
     }
     cells = re.findall(r"<td[^>]*>(-?[\d.]+) ± ", page)
     assert len(cells) > 100 and set(cells) <= every
@@ -585,3 +585,18 @@ def test_the_interactive_view_lists_the_classes_where_their_colours_differ(class
 
 def test_few_points_are_drawn_larger():
     assert point_look(30)["markersize"] > 2 * point_look(5000)["markersize"]
+
+
+@pytest.mark.parametrize("width", [10, 40, 84])
+def test_a_command_over_several_lines_is_the_command(width):
+    words = [
+        "compare",
+        "folder",
+        "--heads",
+        "softmax,arcface:m=0.5,s=4",
+        "--set",
+        "data.source=folder:my  photos, 12 years'",
+    ]
+    folded = fold_command(shlex.join(words), width)
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {folded}"], capture_output=True, text=True, check=True).stdout
+    assert said.split("\0")[:-1] == words

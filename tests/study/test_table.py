@@ -8,7 +8,9 @@ import pytest
 
 from arcwise.metrics import METRICS, all_metrics
 from arcwise.records import Embeddings, Prototypes
-from arcwise.report.content import number_table
+from arcwise.report.blocks import TableRows
+from arcwise.report.conclusions import answer, gap_text
+from arcwise.report.content import first_numbers, number_table, results
 from arcwise.study.table import Table, table_values
 
 
@@ -52,6 +54,29 @@ def test_a_cell_has_two_digits_below_a_hundred_and_one_from_there():
     found = table({"silhouette-unit": {"a": [1.25, 1.75], "b": [100.0, 100.5], "c": [99.994], "d": [-250.0]}})
     cells = [found.cell("silhouette-unit", head) for head in "abcd"]
     assert cells == ["1.50 ± 0.35", "100.2 ± 0.4", "99.99", "-250.0"]
+
+
+def test_a_small_number_keeps_its_first_two_digits_and_a_share_its_two():
+    dunn = "dunn-nearest-diameter-cosine-95"
+    found = table({dunn: {"a": [0.0041, 0.0043], "b": [0.0004]}, "accuracy": {"a": [1.0, 1.0], "b": [0.0004]}})
+    assert [found.cell(dunn, head) for head in "ab"] == ["0.0042 ± 0.0001", "0.0004"]
+    assert [found.cell("accuracy", head) for head in "ab"] == ["100.00 ± 0.00", "0.04"]
+    assert gap_text(table({dunn: {"a": [0.005, 0.006], "b": [0.004, 0.005]}}), dunn, "a", "b").startswith("+0.0010 ")
+
+
+def test_many_heads_are_told_in_tables_that_have_room_and_in_an_answer_of_few_numbers():
+    heads = ["softmax", *(f"ArcFace m=0.5 s={2**s}" for s in range(9))]
+    values = {name: {head: [0.5 + 0.01 * i, 0.501 + 0.011 * i] for i, head in enumerate(heads)}
+              for name in ("accuracy", "angle-own", "dunn-nearest-diameter-unit-95")}  # fmt: skip
+    found = table(values)
+    told = [block for block in results(found, heads[1]) if isinstance(block, TableRows)]
+    assert all(len(block.header) <= 5 for block in told)
+    assert {column for block in told if block.name == "closed" for column in block.header[1:]} == set(heads)
+    assert [block.strong for block in told if block.name == "closed"][-1] >= {(0, 2)}  # the best of all ten heads
+    first = first_numbers(found, heads[1], list(values), heads[:4])
+    assert first.header == ["", *heads[:4]] and "Shown are 4 of 10 heads" in first.caption
+    said = " ".join(answer(found, heads[1], list(values)))
+    assert "(51.10 % against 50.05 % to 59.50 %) it is better than softmax and it is worse than 8 others" in said
 
 
 def test_the_file_for_machines_says_which_way_is_better_and_pairs_by_seed():

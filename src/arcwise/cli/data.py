@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from arcwise.cli.advise import Whole
 from arcwise.cli.progress import Counter, byte_text, image_text
 from arcwise.config import override
 from arcwise.data.folder import counted
@@ -80,6 +81,7 @@ def show_source(
     *,
     unseen: str = "",
     validation: float = 0.0,
+    depth: Whole = 0,
     set_: Annotated[list[str] | None, Parameter(name="--set", consume_multiple=False)] = None,
     classes: bool = False,
     data_dir: Path | None = None,
@@ -95,8 +97,10 @@ def show_source(
         Classes to keep from training, by position, name or pattern: 5-9, or s2-*.
     validation
         Share of the training images to validate on.
+    depth
+        A class is a folder at this depth below the one that is named; 0: as --set data.depth says, else 1.
     set_
-        Change a setting, as in --set data.depth=2; may be given many times.
+        Change a setting, as in --set data.fit=crop; may be given many times.
     classes
         List all classes, not only the first twelve.
     data_dir
@@ -110,6 +114,7 @@ def show_source(
     recipe = "folder" if source.startswith("folder") else "digits-2d"
     own = [f"data.source={source}", *([f"data.unseen={unseen}"] if unseen else []), *(set_ or [])]
     own += [f"data.validation={validation:g}"] if validation else []
+    own += [f"data.depth={depth}"] if depth else []
     config = override(recipe_config(recipe), own).data
     splits = load(config, data_dir=data_dir, tell=Counter(image_text if source.startswith("folder") else byte_text))
     if json_:

@@ -113,7 +113,8 @@ def evaluate_command(
     measured = {path: values for path, (values, _) in every.items()}
     found = {path: chosen(values, every=all_ or json_, only=only) for path, values in measured.items()}
     if not any(found.values()):
-        raise ArcwiseError(nothing_matches(only, {name for values in measured.values() for name in values}))
+        there = {name for values in measured.values() for name in values}
+        raise ArcwiseError(nothing_matches(only, there, runs=all(Path(path).is_dir() for path in measured)))
     if json_:
         print(json.dumps(found))
         return
@@ -121,7 +122,7 @@ def evaluate_command(
         if len(found) > 1:
             print(path)
         if not values:
-            print(f"{'-':>11}  {nothing_matches(only, set(measured[path]))}")
+            print(f"{'-':>11}  {nothing_matches(only, set(measured[path]), runs=Path(path).is_dir())}")
         show_numbers(values, {name: METRICS[name].label for name in values}, every[path][1])
     show_notes({name: METRICS[name].note for values in found.values() for name in values})
     left = max(len(values) for values in measured.values()) - max(len(values) for values in found.values())
@@ -165,8 +166,8 @@ def show_notes(notes: Mapping[str, str]) -> None:
         print(f"{name_list(tuple(dict.fromkeys(names)), 2)}: {words}.")
 
 
-def nothing_matches(only: str, there: set[str]) -> str:
-    """Why no number is printed: there is none of that name, or what was given does not allow it."""
+def nothing_matches(only: str, there: set[str], *, runs: bool) -> str:
+    """Why no number is printed: there is none of that name, or what was given (Runs, or files) does not allow it."""
     from arcwise.metrics.summary import METRICS
 
     if not only:
@@ -181,7 +182,13 @@ def nothing_matches(only: str, there: set[str]) -> str:
         hint = f" Did you mean {' or '.join(near[:3])}?" if near and only.strip("*") else ""
         return f"no number is called {only!r}.{hint} {listed}"
     why = "it needs embeddings of classes that were not in training: --unseen FILE"
-    if any(name.startswith("open-") or name in ("accuracy",) or name.startswith("margin-") for name in wanted):
+    if runs and all(name.startswith(("open-", "unseen-")) for name in wanted):
+        why = (
+            "it needs classes that were kept from training: train with --unseen, or name images of others, --on SOURCE"
+        )
+    elif runs:
+        why = "this run lacks what it takes; a loss of one's own keeps no prototypes to judge by"
+    elif any(name.startswith("open-") or name in ("accuracy",) or name.startswith("margin-") for name in wanted):
         why = "it needs the prototypes of a run: --prototypes RUN, and for the open set also --unseen FILE"
     return f"{only!r} cannot be measured here: {why}. {listed}"
 

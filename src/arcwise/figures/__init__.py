@@ -52,7 +52,7 @@ FIGURES: dict[str, Illustration] = {
     "schematic": Illustration("method", eight_classes, "the idea in a sketch"),
     "samples": Illustration("data", samples, "some of the images"),
     "circle": Illustration("embeddings", unit_circle, "where directions fall on the circle", True),
-    "sphere": Illustration("first", unit_sphere, "directions on the sphere"),
+    "sphere": Illustration("first", unit_sphere, "directions on the sphere", True),
     "sample": Illustration("embeddings", one_sample, "one image and its logits under each head", True),
     "angles": Illustration("embeddings", angle_histograms, "angles to the own and the nearest other centre", True),
     "confidence": Illustration("embeddings", confidence_surface, "how sure each head is over the plane", True),
@@ -61,7 +61,7 @@ FIGURES: dict[str, Illustration] = {
     "sweep": Illustration("sweep", scale_sweep, "the main numbers over s and m"),
     "roc": Illustration("pairs", verification_curves, "verification of pairs", True),
     "confusion": Illustration("classes", confusion_matrices, "what was taken for what", True),
-    "conflicts": Illustration("classes", conflict_triples, "samples that lie nearer to another class"),
+    "conflicts": Illustration("classes", conflict_triples, "samples that lie nearer to another class", True),
     "neighbours": Illustration("pairs", neighbours, "queries with their nearest neighbours"),
     "boundaries": Illustration("bias", biased_plane, "the boundaries without a bias and with one"),
     "bias": Illustration("bias", bias_and_frequency, "biases against class sizes"),
@@ -78,7 +78,7 @@ class Drawing(NamedTuple):
 
 def drawings(about: Subject, *, only: str = "") -> Iterator[Drawing]:
     """Every picture that these runs allow, in the order of FIGURES; `only` picks one by its name."""
-    some = f" Shown are the first {SIDE_BY_SIDE} of {len(about.heads)} heads."
+    some = f" Shown are {SIDE_BY_SIDE} of {len(about.heads)} heads."
     for name, entry in FIGURES.items():
         if only in ("", name):
             try:

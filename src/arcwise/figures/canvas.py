@@ -67,8 +67,9 @@ SIDE_BY_SIDE = 4  # heads at most beside each other
 
 
 def shown_heads(about: Subject) -> list[str]:
-    """The heads that are drawn side by side."""
-    return about.heads[:SIDE_BY_SIDE]
+    """The heads that are drawn side by side: the first few, and always the one that the conclusion speaks of."""
+    some = about.heads[:SIDE_BY_SIDE]
+    return some if about.champion in some else [*some[:-1], about.champion]
 
 
 def reach(x: Any) -> float:
@@ -160,10 +161,13 @@ def class_legend(figure: Figure, names: tuple[str, ...]) -> None:
 
 
 def legend_below(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -> None:
-    """One legend for the whole figure, below it, in as few rows as its width allows."""
+    """One legend for the whole figure, below it, in as few rows as its width allows; further rows make it higher."""
     for columns in range(len(labels), 0, -1):
         legend = figure.legend(marks, labels, loc="outside lower center", ncols=columns)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            rows = -(-len(labels) // columns)
+            more = legend.get_window_extent().height * (rows - 1) / rows / figure.dpi
+            figure.set_figheight(figure.get_figheight() + more)
             return
         legend.remove()
 

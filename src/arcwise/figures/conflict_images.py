@@ -19,8 +19,8 @@ ANCHORS = 4000  # at most
 
 
 def class_of(found: Embeddings, row: int) -> str:
-    """The name of a row's class, short enough to stand below its image."""
-    return shorten(found.names[int(found.labels[row])], 7)
+    """The name of a row's class, short enough to stand below its image of 0.62 inches."""
+    return shorten(found.names[int(found.labels[row])], 9)
 
 
 def degrees_apart(distance: float) -> float:
@@ -51,7 +51,7 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
             three = (
                 (t.anchor, class_of(found, t.anchor), "black"),
                 (t.positive, f"{degrees_apart(t.to_positive):.1f}°", OWN_FRAME),
-                (t.negative, f"{class_of(found, t.negative)}: {degrees_apart(t.to_negative):.1f}°", OTHER_FRAME),
+                (t.negative, f"{class_of(found, t.negative)}\n{degrees_apart(t.to_negative):.1f}°", OTHER_FRAME),
             )
             row += [Picture(pixels_of(images, int(at[i])), words, frame) for i, words, frame in three]
         rows.append(row)

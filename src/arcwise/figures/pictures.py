@@ -27,11 +27,11 @@ def draw_pictures(
     import matplotlib.pyplot as plt
 
     columns = max(map(len, rows))
-    words = any(picture.words for row in rows for picture in row)
+    lines = max(len(picture.words.splitlines()) for row in rows for picture in row)
     with plt.rc_context(STYLE):
         left = 1.0 if titles else 0.1
         side = min(side, (PAGE - left) / columns)
-        size = (side * columns + left, (side + 0.22 * words) * len(rows))
+        size = (side * columns + left, (side + bool(lines) * (0.1 + 0.12 * lines)) * len(rows))
         figure, axes = plt.subplots(len(rows), columns, figsize=size, layout="constrained", squeeze=False)
         for i, row in enumerate(rows):
             for j, place in enumerate(axes[i]):

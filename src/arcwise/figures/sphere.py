@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from arcwise.figures.canvas import (
+    PAGE,
     SMALL,
     Depiction,
     class_colour,
@@ -57,9 +58,13 @@ class View(NamedTuple):
         return x @ np.stack([right, np.cross(toward, right), toward], axis=1)
 
 
+WIDEST = 2.4  # inches of a panel
+
+
 def draw_spheres(shown: list[SpherePanel], *, view: View | None = None) -> Figure:
     """One sphere per panel, seen from far away; what lies behind is paler."""
-    with panels(len(shown), high=1.12, most=3) as (figure, axes):
+    wide = min(WIDEST, PAGE / min(4, len(shown)))
+    with panels(len(shown), high=1.0 + 0.7 / wide, widest=WIDEST) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             draw_sphere(place, panel, view or View())
         class_legend(figure, shown[0].embeddings.names)
@@ -135,15 +140,15 @@ def unit_sphere(about: Subject) -> Iterator[Depiction]:
     if about.dim != 3:
         return
     shown = []
-    for head in shown_heads(about)[:3]:
+    for head in shown_heads(about):
         found = about.embeddings(head)
         facts = class_angles(found)
         closest, best, own = (math.degrees(angle) for angle in (facts.closest, facts.best_possible, facts.own))
-        note = f"closest means {closest:.1f}° of {best:.1f}°, to own mean {own:.2f}°"
+        note = f"closest means {closest:.1f}° of {best:.1f}°,\nto own mean {own:.2f}°"
         shown.append(SpherePanel(head, found, mean_centres(found), facts.best_possible / 2, note))
     yield (
         "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the "
         "best possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
-        "room left.",
+        f"room left. Seed {about.first.settings.seed} of each head.",
         draw_spheres(shown),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arcwise.figures.canvas import COLOURS, SMALL, Depiction, legend_below, panels, plain_logarithm
+from arcwise.figures.canvas import COLOURS, SMALL, Depiction, legend_below, panels, plain_logarithm, shown_heads
 from arcwise.records import Run
 from arcwise.schema import is_finite
 
@@ -51,9 +51,9 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                 place.axhline(value, color="0.35", linewidth=0.7, linestyle="--")
                 place.annotate(
                     words,
-                    (1, value),
+                    (0.01, value),  # curves begin low and end among the lines
                     xycoords=("axes fraction", "data"),
-                    ha="right",
+                    ha="left",
                     va="top" if i == 0 and len(panel.lines) > 1 else "bottom",  # two lines may be close: away from both
                     fontsize=SMALL,
                     color="0.25",
@@ -84,16 +84,18 @@ def training_curves(about: Subject) -> Iterator[Depiction]:
         ("angle_own", "to own centre, °", degree, False),
         ("angle_other", "to nearest other, °", degree, False),
     )
+    heads = about.heads if len(about.heads) <= len(COLOURS) else shown_heads(about)  # colours would repeat
     shown = []
     for key, title, factor, logarithmic in wanted:
-        every = [curve_of(head, runs, key, factor) for head, runs in about.runs.items()]
+        every = [curve_of(head, about.runs[head], key, factor) for head in heads]
         curves = [curve for curve in every if curve is not None]
         if curves:
             shown.append(CurvePanel(title, curves, logarithmic=logarithmic))
     if shown:
         yield (
             f"Loss, accuracy and angles to the centres on the {about.watched} images over the epochs: lines are means "
-            "over the seeds, bands reach from the smallest to the largest.",
+            "over the seeds, bands reach from the smallest to the largest."
+            + (f" Shown are {len(heads)} of {len(about.heads)} heads." if len(heads) < len(about.heads) else ""),
             draw_curves(shown),
         )
 

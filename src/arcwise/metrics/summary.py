@@ -374,8 +374,20 @@ def number_text(name: str, value: float) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else "-"
     value = in_unit(name, value)
-    digits = f"{value:.2f}" if abs(value) < 100 or unit else f"{value:.1f}"
+    digits = f"{value:.{digits_shown(name, value)}f}"
     return f"{digits} %" if unit == "%" else f"{digits}{unit}"
+
+
+def digits_shown(name: str, value: float) -> int:
+    """How many digits stand after the point, of a number in the unit that is shown; Dunn's index may be tiny.
+
+    >>> digits_shown("angle-own", 0.0), digits_shown(MAIN_DUNN, 0.0042), digits_shown("silhouette-unit", 250.0)
+    (2, 4, 1)
+    """
+    size = abs(value)
+    if size >= 100:
+        return 2 if name in METRICS and METRICS[name].unit else 1
+    return min(4, 1 - math.floor(math.log10(size))) if 0.0 < size < 0.1 and "dunn" in name else 2
 
 
 def in_unit(name: str, value: float) -> float:

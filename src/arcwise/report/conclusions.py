@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arcwise.metrics.summary import METRICS, headline_metrics, in_unit, number_text
+from arcwise.metrics.summary import METRICS, digits_shown, headline_metrics, in_unit, number_text
 from arcwise.study.table import Table
 
 
@@ -73,9 +73,17 @@ def nothing_judged(table: Table, head: str, what: str) -> str:
 def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
     """What one number says where it does not speak for the head against everybody."""
     by = {kind: [o for o in rivals if verdict(table, name, head, o) == kind] for kind in ("better", "worse", "open")}
-    said = [f"it is {kind} than {' and '.join(by[kind])}" for kind in ("better", "worse") if by[kind]]
+    said = [f"it is {kind} than {rivals_words(by[kind])}" for kind in ("better", "worse") if by[kind]]
     what = beside(table, name, head, rivals)
     return f"in {what} {' and '.join(said)}" + (", no more is shown" if by["open"] else "")
+
+
+LISTED_RIVALS = 4  # other heads, or their numbers, that are listed one by one
+
+
+def rivals_words(names: list[str]) -> str:
+    """Other heads by name, or how many they are."""
+    return " and ".join(names) if len(names) <= LISTED_RIVALS else f"{len(names)} others"
 
 
 def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
@@ -83,6 +91,9 @@ def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
     values = {other: number_text(name, table.spread(name, other).mean) for other in (head, *rivals)}
     shown = [values[other] for other in rivals]
     others = " and ".join(shown) if len(shown) <= 2 else f"{len(shown)} others' {', '.join(shown)}"
+    if len(shown) > LISTED_RIVALS:
+        means = [table.spread(name, other).mean for other in rivals]
+        others = f"{number_text(name, min(means))} to {number_text(name, max(means))}"
     return f"{short_words(name)} ({values[head]} against {others})"
 
 
@@ -126,7 +137,9 @@ def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = Tru
     """A paired difference as text, with its interval."""
     gap = table.difference(name, head, other)
     words = {"%": " points", "°": "°", "": ""}[METRICS[name].unit] if unit else ""
-    mean, low, high = (signed(in_unit(name, value)) for value in (gap.mean, gap.low, gap.high))
+    shown = [in_unit(name, value) for value in (gap.mean, gap.low, gap.high)]
+    digits = max(2, digits_shown(name, max((abs(value) for value in shown if math.isfinite(value)), default=0.0)))
+    mean, low, high = (signed(value, digits) for value in shown)
     if gap.n < 2:
         return f"{mean}{words} (one seed, no interval)"
     if gap.equal and gap.mean:
@@ -134,13 +147,13 @@ def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = Tru
     return f"{mean}{words} [{low}, {high}]"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 2) -> str:
     """A difference with its sign, of which a zero has none.
 
-    >>> signed(0.123), signed(-0.001)
-    ('+0.12', '0.00')
+    >>> signed(0.123), signed(-0.001), signed(-0.001, 3)
+    ('+0.12', '0.00', '-0.001')
     """
-    text = f"{value:+.2f}"
+    text = f"{value:+.{digits}f}"
     return text if float(text) else text[1:]
 
 

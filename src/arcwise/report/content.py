@@ -14,7 +14,7 @@ import numpy as np
 from arcwise.config import Config, DataConfig, override
 from arcwise.errors import name_list
 from arcwise.figures import FIGURES
-from arcwise.figures.canvas import SIDE_BY_SIDE
+from arcwise.figures.canvas import SIDE_BY_SIDE, shown_heads
 from arcwise.figures.dunn_epochs import PUBLISHED, is_published
 from arcwise.figures.sweep import sweep_lines
 from arcwise.headspec import folder_name
@@ -76,7 +76,7 @@ def content(
     blocks: list[Block] = [
         *first_page(about, shown("first")),
         *([] if taught else images),
-        Heading("Results", new_page=taught), *results(about), *shown("glance"),
+        Heading("Results", new_page=taught), *results(about.table, about.champion), *shown("glance"),
         Heading("The embeddings", 2), *shown("embeddings"), *([viewer] if viewer else []), *clips, *films,
         Heading("Training", 2), *shown("training"),
         Heading("Class by class", 2), *shown("classes"),
@@ -144,7 +144,7 @@ def first_page(about: Subject, picture: list[Block]) -> list[Block]:
         Answer(" ".join(conclusions.answer(table, head, judged))),
         *picture[1:],  # the sentence below names it
         Paragraph(basis(about)),
-        first_numbers(table, head, judged),
+        first_numbers(table, head, judged, table.heads if len(table.heads) <= ROOM else shown_heads(about)),
     ]
 
 
@@ -156,8 +156,10 @@ def question(about: Subject) -> str:
     plain = [head for head in heads if not about.specs[head].m]
     if about.specs[about.champion].m and plain:
         others = listed([head for head in heads if head != about.champion])
+        others = others if len(heads) <= ROOM else f"{len(heads) - 1} other heads"
         return f"What does an angular margin change? {about.champion} beside {others}, trained alike on {what}."
-    return f"Which of {listed(heads)} is best on {what}, and by how much?"
+    which = listed(heads) if len(heads) <= ROOM else f"{len(heads)} heads"
+    return f"Which of {which} is best on {what}, and by how much?"
 
 
 def classes_words(about: Subject) -> str:
@@ -204,24 +206,25 @@ def basis(about: Subject) -> str:
         )
     same = " For a given seed every head begins with the same network and meets the images in the same order."
     picture = "sphere" if about.dim == 3 else "embeddings"
+    drawn = f"{SIDE_BY_SIDE} of the {len(about.heads)} heads" if len(about.heads) > SIDE_BY_SIDE else "each head"
     return (
-        f"[[{picture}]] shows the test images under each head, [[first]] the main numbers. They rest on {seeds}; "
+        f"[[{picture}]] shows the test images under {drawn}, [[first]] the main numbers. They rest on {seeds}; "
         f"{listed(parts)}.{same if len(counts) > 1 else ''}"
     )
 
 
-def first_numbers(table: Table, head: str, names: list[str]) -> TableRows:
-    """A row of means and spreads for each number, and below it how far the head in question is from the others."""
+def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -> TableRows:
+    """A row of means and spreads for each number, and below it how far the head in question is from these others."""
     rows, strong = [], set()
-    rivals = conclusions.rivals_of(table, head)
+    rivals = [other for other in conclusions.rivals_of(table, head) if other in heads]
     for name in names:
-        rows.append([with_unit(name), *(table.cell(name, other) for other in table.heads)])
+        rows.append([with_unit(name), *(table.cell(name, other) for other in heads)])
         if rivals:
             gaps = {other: conclusions.gap_text(table, name, head, other, unit=False) for other in rivals}
-            rows.append(["    difference", *(gaps.get(other, "") for other in table.heads)])
+            rows.append(["    difference", *(gaps.get(other, "") for other in heads)])
             strong |= {
                 (len(rows) - 1, 1 + j)
-                for j, other in enumerate(table.heads)
+                for j, other in enumerate(heads)
                 if other in rivals and conclusions.verdict(table, name, head, other) != "open"
             }
     words = seeds_words(table)
@@ -230,7 +233,15 @@ def first_numbers(table: Table, head: str, names: list[str]) -> TableRows:
             f" Difference: {head} minus the head of the column, with the 95 % interval over paired seeds; bold where"
         )
         words += " it leaves 0 out."
-    return TableRows(["", *table.heads], rows, words, frozenset(strong), "first")
+    if len(heads) < len(table.heads):
+        words += f" Shown are {len(heads)} of {len(table.heads)} heads; the results have all."
+    return TableRows(["", *heads], rows, words, frozenset(strong), "first")
+
+
+def head_groups(table: Table) -> list[list[str]]:
+    """The heads by as many as a table has room for."""
+    few = [table.heads[at : at + SIDE_BY_SIDE] for at in range(0, len(table.heads), SIDE_BY_SIDE)]
+    return few if len(table.heads) > ROOM else [table.heads]
 
 
 def count_of(n: int, word: str, many: str = "") -> str:
@@ -269,7 +280,7 @@ def image_facts(about: Subject) -> list[Block]:
         rows.append(["left out, for they cannot be read", count_of(len(about.splits.broken), "image")])
     notes = [Paragraph(f"Beside them: {note}") for note in about.splits.notes]
     table = TableRows(["", ""], rows, "The images.", name="images")
-    return [Paragraph("[[images]] says what they are."), table, *notes]
+    return [Paragraph("[[images]] says what the images are."), table, *notes]
 
 
 FITTED = {
@@ -399,43 +410,35 @@ def seconds_text(table: Table) -> str:
     return f"{low} s" if low == high else f"{low} to {high} s"
 
 
-def number_table(table: Table, names: list[str], caption: str, name: str) -> TableRows:
-    """A table of metrics by head, the best mean of each row marked."""
-    some = [name for name in names if name in table.values]
-    rows = [
-        [
-            with_unit(n),
-            *(table.cell(n, h) for h in table.heads),
-        ]
-        for n in some
-    ]
-    shown = [[row[1 + j].partition(" ")[0] for j in range(len(table.heads))] for row in rows]
+def number_table(table: Table, names: list[str], caption: str, name: str, heads: list[str] | None = None) -> TableRows:
+    """A table of metrics by head (all of them, or these), the best mean of all heads marked in each row."""
+    some, heads = [name for name in names if name in table.values], heads or table.heads
+    shown = {n: {h: table.cell(n, h).partition(" ")[0] for h in table.heads} for n in some}
     strong = frozenset(
         (i, 1 + j)
-        for i, name in enumerate(some)
-        for j, mean in enumerate(shown[i])
-        if len(set(shown[i])) > 1
-        and table.heads[j] in table.several
-        and mean == shown[i][table.heads.index(table.best(name))]
+        for i, n in enumerate(some)
+        for j, h in enumerate(heads)
+        if len(set(shown[n].values())) > 1 and h in table.several and shown[n][h] == shown[n][table.best(n)]
     )
-    return TableRows(["", *table.heads], rows, caption, strong, name)
+    rows = [[with_unit(n), *(table.cell(n, h) for h in heads)] for n in some]
+    return TableRows(["", *heads], rows, caption, strong, name)
 
 
-def results(about: Subject) -> list[Block]:
+def results(table: Table, champion: str) -> list[Block]:
     """Tables of the closed and the open set, and paired differences."""
-    table = about.table
     words = seeds_words(table)
     if len(table.several) > 1:
         words += " The best mean of each row, and what equals it, is bold."
-    closed, unseen = metrics_in("closed"), metrics_in("open")
-    out: list[Block] = [number_table(table, closed, f"Classes that were trained on, test images. {words}", "closed")]
-    said = "[[closed]] is about the classes that were trained on"
+    closed, unseen, groups = metrics_in("closed"), metrics_in("open"), head_groups(table)
+    caption = f"Classes that were trained on, test images. {words}"
+    out: list[Block] = [number_table(table, closed, caption, "closed", heads) for heads in groups]
+    said = "The classes that were trained on are in [[closed]]"
     if any(name in table.values for name in unseen):
-        out.append(number_table(table, unseen, f"Classes nobody has seen. {words}", "open"))
-        said += ", [[open]] about classes nobody has seen"
-    if conclusions.rivals_of(table, about.champion):
-        out += paired(table, about.champion)
-        said += f", and [[paired]] takes {about.champion} and each other head together seed by seed"
+        out += [number_table(table, unseen, f"Classes nobody has seen. {words}", "open", heads) for heads in groups]
+        said += ", classes nobody has seen in [[open]]"
+    if conclusions.rivals_of(table, champion):
+        out += paired(table, champion)
+        said += f", differences of {champion} to each other head, seed by seed, in [[paired]]"
     return [Paragraph(f"{said}."), *out]
 
 
@@ -449,12 +452,15 @@ def seeds_words(table: Table) -> str:
     return f"Mean ± standard deviation over seeds ({told})."
 
 
+INTERVALS = 3  # columns of differences that have room beside each other
+
+
 def paired(table: Table, head: str) -> list[Block]:
     """Differences of one head to the others, seed by seed, a few heads to a table."""
     names, every = conclusions.judged_metrics(table), conclusions.rivals_of(table, head)
     out: list[Block] = []
-    for start in range(0, len(every), SIDE_BY_SIDE):
-        others = every[start : start + SIDE_BY_SIDE]
+    for start in range(0, len(every), INTERVALS):
+        others = every[start : start + INTERVALS]
         rows = [[METRICS[n].label, *(conclusions.gap_text(table, n, head, o) for o in others)] for n in names]
         strong = frozenset(
             (i, 1 + j)
@@ -511,23 +517,19 @@ def dunn(about: Subject) -> list[Block]:
             "radius or the mean distance to the centroid; Euclidean on x as it is, Euclidean on x/|x| (unit), cosine "
             "or angle. Of each class the 95 % of members nearest to the centroid are kept, and the centroid is taken "
             "again. Indices of different variants cannot be compared, and neither can raw distances of a linear head "
-            "with those of a normalised one: the rows on x/|x| (unit) can. [[variants]] has them all."
+            "with those of a normalised one: the rows on x/|x| (unit) can. All of them are in [[variants]]."
         )
     ]
-    rows = []
-    for a, b in BETWEEN_INSIDE:
-        for distance in clusters.DISTANCES:
-            name = dunn_name(a, b, distance)
-            if name in table.values:
-                rows.append([f"{a} / {b} / {distance}", *(table.cell(name, head) for head in table.heads)])
-    out.append(
-        TableRows(
-            ["between / inside / distance", *table.heads],
-            rows,
-            "Every variant, test images, mean ± standard deviation over seeds.",
-            name="variants",
-        )
-    )
+    variants = {
+        f"{a} / {b} / {distance}": name
+        for a, b in BETWEEN_INSIDE
+        for distance in clusters.DISTANCES
+        if (name := dunn_name(a, b, distance)) in table.values
+    }
+    for heads in head_groups(table):
+        rows = [[words, *(table.cell(name, head) for head in heads)] for words, name in variants.items()]
+        caption = "Every variant, test images, mean ± standard deviation over seeds."
+        out.append(TableRows(["between / inside / distance", *heads], rows, caption, name="variants"))
     return out
 
 
@@ -714,8 +716,8 @@ def discussion(about: Subject) -> list[Block]:
     if "angle-own" in table.values and len(several) > 1:
         tight, wide = table.best("angle-own"), table.best("angle-closest")
         out.append(
-            f"Classes are tightest under {tight} ({table.cell('angle-own', tight)} degrees to the class mean) and "
-            f"furthest apart under {wide} (closest means {table.cell('angle-closest', wide)} degrees, "
+            f"By the means, classes are tightest under {tight} ({table.cell('angle-own', tight)} degrees to the class "
+            f"mean) and furthest apart under {wide} (closest means {table.cell('angle-closest', wide)} degrees, "
             f"{100 * table.spread('packing', wide).mean:.1f} % of what {about.dim} dimensions allow)."
         )
     if "unseen-auc" in table.values:
@@ -787,10 +789,18 @@ def head_as_given(run: Run) -> str:
     return str(known.head.spec)
 
 
+UNBROKEN = r"""(?:'[^']*'|"[^"]*"|[^, '"])+"""  # what is quoted cannot be broken
+
+
 def fold_command(command: str, width: int = 84) -> str:
-    """A long command over several lines, broken after commas and before options, as a shell joins it again."""
+    """A long command over several lines, broken after commas and before options, as a shell joins it again.
+
+    >>> print(fold_command("arcwise train mnist --set train.epochs=5", 36))
+    arcwise train mnist \\
+    --set train.epochs=5
+    """
     lines = [""]
-    for piece in re.findall(r"[^, ]+,?| ", command):
+    for piece in re.findall(rf"--\S+ {UNBROKEN},?|{UNBROKEN},?|[ ,]", command):
         if len(lines[-1]) + len(piece) > width:
             lines[-1] += "\\"
             lines.append("")

@@ -9,7 +9,7 @@ from typing import Any
 
 from arcwise.measure import measure
 from arcwise.metrics.spread import Difference, Spread, difference, spread
-from arcwise.metrics.summary import METRICS, headline_metrics, in_unit, with_unit
+from arcwise.metrics.summary import METRICS, digits_shown, headline_metrics, in_unit, with_unit
 from arcwise.records import Comparison, Run, write_json
 
 
@@ -61,7 +61,7 @@ class Table:
         if not math.isfinite(found.mean):
             return "∞"
         mean, deviation = in_unit(metric, found.mean), in_unit(metric, found.deviation)
-        digits = 2 if abs(mean) < 100 else 1
+        digits = digits_shown(metric, mean)
         return f"{mean:.{digits}f} ± {deviation:.{digits}f}" if found.n > 1 else f"{mean:.{digits}f}"
 
     def headline_rows(self) -> list[list[str]]:
