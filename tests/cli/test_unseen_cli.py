@@ -610,6 +610,34 @@ def test_a_damaged_or_strange_onnx_file_is_a_message(here, exported, capsys, tmp
     assert "no model that arcwise exported" in arc(capsys, f"verify {tmp_path}/m.onnx a b", code=1)
 
 
+@pytest.mark.filterwarnings("ignore:.*does not tell what it was trained on:arcwise.errors.Note")
+def test_a_checkpoint_of_insightface_goes_the_whole_way(here, capsys, tmp_path):
+    import torch
+
+    torch.manual_seed(0)
+    look = arcwise.Preprocessing(side=16, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
+    net = arcwise.Embedder(arcwise.ModelConfig(backbone="iresnet18", dim=16, norm=True), preprocessing=look)
+    net.train()
+    for _ in range(3):
+        net(torch.rand(32, 3, 16, 16) * 2 - 1)  # batch norms that have seen something
+    named = {name.removeprefix("backbone.").removeprefix("neck."): value for name, value in net.state_dict().items()}
+    torch.save(named, tmp_path / "theirs.pth")
+    model, onnx, images = tmp_path / "theirs.pth", tmp_path / "theirs.onnx", "known/7/0001.png known/7/0002.png"
+    few = "--far 0.2 --few-identities"
+    assert "calibrate" in arc(capsys, f"verify {model} {images}")
+    assert f"{tmp_path}/thresholds.json holds it" in arc(capsys, f"calibrate {model} --on calibration {few}")
+    assert arc(capsys, f"verify {model} {images}").startswith(("same", "different"))
+    arc(capsys, f"gallery create {tmp_path}/people --model {model}")
+    arc(capsys, f"gallery add {tmp_path}/people known")
+    told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png")
+    assert told.startswith("known/8/0001.png  8  cosine 1.0")
+    assert "name some with --on" in arc(capsys, f"export {model} {onnx}", 1)
+    assert "1 of 1 thresholds are in it" in arc(capsys, f"export {model} {onnx} --on known")
+    assert arcwise.load_encoder(onnx).fingerprint == arcwise.load_encoder(model).fingerprint
+    told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png --model {onnx}")
+    assert told.startswith("known/8/0001.png  8  cosine 1.0")
+
+
 # ------------------------------------------------------------------------------------ the whole path
 
 

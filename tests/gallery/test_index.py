@@ -1,6 +1,8 @@
 """The search of a gallery is exact: float64 dot products of the stored rows, ties by the order of enrolment."""
 
+import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,3 +151,14 @@ def test_many_queries_take_no_more_memory_than_a_block():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**28 + 2**27  # all products at once would be 330 MB and their copies as much again
+
+
+def test_what_galleries_of_millions_need_is_counted_from_bytes():
+    text = (Path(__file__).parents[2] / "docs/gallery.md").read_text()
+    units = {"million": 1e6, "billion": 1e9, "GB": 1e9, "TB": 1e12}
+    rows = re.findall(r"^\| (\d+) (million|billion) \| (.*?) \|$", text, re.M)
+    assert len(rows) == 4
+    for count, unit, cells in rows:
+        n = int(count) * units[unit]
+        told = [float(size) * units[of] for size, of in re.findall(r"([\d.]+) (GB|TB)", cells)]
+        assert told == pytest.approx([4 * 512 * n, 5 * 512 * n, 512 * n], rel=0.03)
