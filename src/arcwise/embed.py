@@ -237,12 +237,18 @@ def depth_of(encoder: Encoder) -> int:
 
 def folder_work(encoder: Encoder, folder: Path, *, depth: int = 1) -> ToEmbed:
     """The images of a folder: labelled where it has a folder per class or a table, else not."""
-    found = list_whole(folder, depth=depth)
-    for words in found.notes:
-        note(f"{folder}: {words}")
+    found = told_listing(folder, depth=depth)
     many = [folder / file for file in found.files]
     keys, y, names = folder_keys(folder, found, whole=True)
     return listed_work(encoder, many, keys) if is_loose(found) else listed_work(encoder, many, keys, y, names)
+
+
+def told_listing(folder: Path, *, depth: int = 1) -> Listing:
+    """The images of a folder, those set apart too; what a person should know of the folder is told."""
+    found = list_whole(folder, depth=depth)
+    for words in found.notes:
+        note(f"{folder}: {words}")
+    return found
 
 
 def folder_keys(

@@ -58,10 +58,14 @@ def refuse_trained_on(unseen: Images, seen: TrainedOn, *, allow: bool = False) -
 
 
 class OverlapWatch:
-    """Looks at images as they pass, and remembers which of them a model was trained on, and which came before."""
+    """Looks at images as they pass, and remembers which of them a model was trained on, and which came before.
 
-    def __init__(self, known: TrainedOn | None):
+    `names` are the classes that the model itself names, for one whose Run is not at hand.
+    """
+
+    def __init__(self, known: TrainedOn | None, names: tuple[str, ...] = ()):
         self.known, self.shared, self.hashes = known, set[int](), dict[int, int]()
+        self.names = set(names) if known is None else set(known.names)
 
     def __call__(self, rows: Int[np.ndarray, " b"], pixels: UInt8[np.ndarray, "b h w channels"]) -> None:
         hashes = np.array([pixel_hash(image) for image in pixels], np.uint64)
@@ -69,8 +73,8 @@ class OverlapWatch:
         if self.known is not None and len(rows):
             self.shared |= set(rows[self.known.holds(hashes)].tolist())
 
-    def refuse(self, found: Embeddings, *, what: str, allow: bool = False) -> bool:
-        """Whether it is known what the model was trained on; raises where some of the images were among it.
+    def refuse(self, found: Embeddings, *, what: str, allow: bool = False) -> None:
+        """Raises where some of the images were trained on.
 
         `what` names the images. Classes that bear the name of one that was trained on are told, and images that are
         there more than once.
@@ -78,9 +82,7 @@ class OverlapWatch:
         twins = len(self.hashes) - len(set(self.hashes.values()))
         if twins:
             note(f"{counted(twins, 'image')} of {what} came before, pixel for pixel: pairs of such twins test nothing.")
-        if self.known is None:
-            return False
-        same = tuple(name for name in found.names if name in set(self.known.names))
+        same = tuple(name for name in found.names if name in self.names)
         if self.shared:
             told = f"{len(self.shared):,} images of {what} were trained on, pixel for pixel."
             if not allow:
@@ -92,7 +94,6 @@ class OverlapWatch:
                 f"({name_list(same, 4)}): if they are the same classes, these numbers are not of classes nobody has "
                 "seen."
             )
-        return True
 
 
 def refuse_named_twice(keys: tuple[str, ...]) -> None:

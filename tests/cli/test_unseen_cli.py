@@ -278,6 +278,14 @@ def test_what_cannot_be_done_is_said(here, capsys, line, says):
     }
 
 
+def test_too_few_identities_are_refused_before_anything_is_embedded(here, capsys, monkeypatch):
+    def embedded(*arguments, **options):
+        raise AssertionError("images were embedded")
+
+    monkeypatch.setattr(arcwise.Embedder, "encode", embedded)
+    assert "3 identities are too few for FAR 0.01: it takes 15" in arc(capsys, "calibrate run --on known --far 0.01", 1)
+
+
 def test_a_threshold_is_kept_beside_the_model_and_decides(here, capsys):
     said = arc(capsys, "calibrate run --on calibration --far 0.2 --few-identities")
     assert "2 identities" in said and "Too few identities" in said and "Next: arcwise verify run" in said
@@ -506,6 +514,21 @@ def test_what_a_model_was_fine_tuned_from_has_seen_counts_too(place, capsys, tmp
     assert "first, which does not tell what it was trained on" in capsys.readouterr().err
 
 
+def test_a_model_whose_run_is_not_at_hand_still_names_its_classes(here, exported, capsys, tmp_path):
+    write_images(arcwise.load("digits[0-4]").train, tmp_path / "others", count=3)
+    shutil.copyfile("run/model.safetensors", tmp_path / "alone.safetensors")
+    for model in (exported, tmp_path / "alone.safetensors"):
+        for line in (f"evaluate {model} --on {tmp_path}/others", f"evaluate {model} --on known"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                assert code_of(shlex.split(line)) == 0
+            said = capsys.readouterr().err
+            assert "does not tell what it was trained on" in said
+            assert ("5 of the classes of" in said and "trained on (0, 1, 2, 3 and 1 more)" in said) == (
+                "others" in line
+            )
+
+
 def test_unseen_classes_that_hold_images_of_the_others_are_refused(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images(arcwise.load("digits[0-3]").train, tmp_path / "photos", count=12)
@@ -585,6 +608,34 @@ def test_a_damaged_or_strange_onnx_file_is_a_message(here, exported, capsys, tmp
 
     (tmp_path / "m.onnx").write_bytes(onnx.load(exported).graph.SerializeToString())
     assert "no model that arcwise exported" in arc(capsys, f"verify {tmp_path}/m.onnx a b", code=1)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not tell what it was trained on:arcwise.errors.Note")
+def test_a_checkpoint_of_insightface_goes_the_whole_way(here, capsys, tmp_path):
+    import torch
+
+    torch.manual_seed(0)
+    look = arcwise.Preprocessing(side=16, channels=3, mean=(0.5,) * 3, std=(0.5,) * 3)
+    net = arcwise.Embedder(arcwise.ModelConfig(backbone="iresnet18", dim=16, norm=True), preprocessing=look)
+    net.train()
+    for _ in range(3):
+        net(torch.rand(32, 3, 16, 16) * 2 - 1)  # batch norms that have seen something
+    named = {name.removeprefix("backbone.").removeprefix("neck."): value for name, value in net.state_dict().items()}
+    torch.save(named, tmp_path / "theirs.pth")
+    model, onnx, images = tmp_path / "theirs.pth", tmp_path / "theirs.onnx", "known/7/0001.png known/7/0002.png"
+    few = "--far 0.2 --few-identities"
+    assert "calibrate" in arc(capsys, f"verify {model} {images}")
+    assert f"{tmp_path}/thresholds.json holds it" in arc(capsys, f"calibrate {model} --on calibration {few}")
+    assert arc(capsys, f"verify {model} {images}").startswith(("same", "different"))
+    arc(capsys, f"gallery create {tmp_path}/people --model {model}")
+    arc(capsys, f"gallery add {tmp_path}/people known")
+    told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png")
+    assert told.startswith("known/8/0001.png  8  cosine 1.0")
+    assert "name some with --on" in arc(capsys, f"export {model} {onnx}", 1)
+    assert "1 of 1 thresholds are in it" in arc(capsys, f"export {model} {onnx} --on known")
+    assert arcwise.load_encoder(onnx).fingerprint == arcwise.load_encoder(model).fingerprint
+    told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png --model {onnx}")
+    assert told.startswith("known/8/0001.png  8  cosine 1.0")
 
 
 # ------------------------------------------------------------------------------------ the whole path
@@ -715,6 +766,17 @@ def test_a_folders_classes_lie_as_deep_as_the_models_however_it_is_spelt(nested,
     assert embedded(capsys, "deep", spelt)[0] == embedded(capsys, "flat", spelt, "--depth", "2")[0] == deep
     names, _, told = embedded(capsys, "flat", spelt)
     assert names == ("a", "b") and "--depth 2" in told
+
+
+@pytest.mark.parametrize("spelt", ["nested", "folder:nested"])
+def test_pairs_of_nested_folders_say_that_there_are_folders_below(nested, tmp_path, monkeypatch, capsys, spelt):
+    monkeypatch.chdir(nested)
+    for depth, told in ((1, True), (2, False)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            line = f"pairs make {spelt} -n 20 --folds 1 --depth {depth} --out {tmp_path / str(depth)}.csv"
+            assert code_of(shlex.split(line)) == 0
+        assert ("2 classes; their folders hold 5 folders" in capsys.readouterr().err) == told
 
 
 @pytest.mark.parametrize("spelt", ["apart", "folder:apart"])

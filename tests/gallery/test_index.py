@@ -1,6 +1,8 @@
 """The search of a gallery is exact: float64 dot products of the stored rows, ties by the order of enrolment."""
 
+import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,6 +74,28 @@ def test_bytes_are_used_and_mostly_decide(monkeypatch):
     assert not asked
 
 
+@pytest.mark.parametrize("small_from", [0, None])
+def test_an_identity_with_several_templates_leaves_few_rows_open(monkeypatch, small_from):
+    if small_from is not None:
+        pytest.importorskip("numkong")
+    random, n, d, looked = np.random.default_rng(0), 20_000, 128, []
+    owner = np.arange(n) // 4
+    x = random.standard_normal((n // 4, d))[owner] + 0.8 * random.standard_normal((n, d))
+    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    queries = x[::4000] + np.float32(0.8 / d**0.5) * random.standard_normal((5, d)).astype(np.float32)
+    queries = (queries / np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float32)
+    found, exactly = Index(x, owner, small_from=small_from), Index.exactly
+
+    def counted(self, rows, q, wanted):
+        looked.append(len(rows))
+        return exactly(self, rows, q, wanted)
+
+    monkeypatch.setattr(Index, "exactly", counted)
+    got = [list(map(tuple, mine)) for mine in found.best_of_many(queries)]
+    assert got == [by_hand(x, owner, q, None, 2) for q in queries]
+    assert sum(looked) / 5 < 0.1 * n  # the nearest groups hold one identity, and beside it a poor second
+
+
 def test_near_duplicates_are_looked_at_again_one_and_all():
     pytest.importorskip("numkong")
     random = np.random.default_rng(0)
@@ -127,3 +151,14 @@ def test_many_queries_take_no_more_memory_than_a_block():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**28 + 2**27  # all products at once would be 330 MB and their copies as much again
+
+
+def test_what_galleries_of_millions_need_is_counted_from_bytes():
+    text = (Path(__file__).parents[2] / "docs/gallery.md").read_text()
+    units = {"million": 1e6, "billion": 1e9, "GB": 1e9, "TB": 1e12}
+    rows = re.findall(r"^\| (\d+) (million|billion) \| (.*?) \|$", text, re.M)
+    assert len(rows) == 4
+    for count, unit, cells in rows:
+        n = int(count) * units[unit]
+        told = [float(size) * units[of] for size, of in re.findall(r"([\d.]+) (GB|TB)", cells)]
+        assert told == pytest.approx([4 * 512 * n, 5 * 512 * n, 512 * n], rel=0.03)

@@ -51,9 +51,12 @@ def calibrate_command(
     json_
         Print the record for a machine.
     """
+    import numpy as np
+
     from arcwise.embed import embed, joined, watched
     from arcwise.encoders import load_encoder
     from arcwise.metrics import calibrated
+    from arcwise.metrics.calibration import too_few
     from arcwise.overlap import OverlapWatch, refuse_named_twice, trained_on
     from arcwise.records.thresholds import keep_threshold, read_thresholds, thresholds_file
 
@@ -72,7 +75,10 @@ def calibrate_command(
     known = trained_on(model)
     if known is None:
         note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")
-    watch, counter = OverlapWatch(known), Counter(image_text)
+    watch, counter = OverlapWatch(known, encoder.names), Counter(image_text)
+    reason = "" if few_identities or watch.names & set(work.names) else too_few(np.bincount(work.y), far)
+    if reason:  # before anything is embedded for it; where names are those of training, images are looked at first
+        raise ArcwiseError(reason)
     found = embed(
         encoder, watched(work, watch), broken=broken, tell=lambda done, total: counter("embedding", done, total)
     )

@@ -276,7 +276,7 @@ def tried(
     known = trained_on(model)
     if known is None:
         note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")
-    watch, counter = OverlapWatch(known), Counter(image_text)
+    watch, counter = OverlapWatch(known, encoder.names), Counter(image_text)
 
     def tell(done: int, total: int) -> None:
         counter("embedding", done, total)
@@ -437,10 +437,12 @@ def after_trial(model: Path, on: list[str], pairs: Path | None, out: Path | None
 
 def rate_for(found: Trial) -> list[str]:
     """The smallest usual false accept rate that these identities are enough for, as words of a command."""
-    from arcwise.metrics.calibration import People, too_few
+    import numpy as np
+
+    from arcwise.metrics.calibration import too_few
 
     if found.embeddings.y is None:
         return ["--far", "0.001"]
-    people = People.of(found.embeddings)
-    fits = [far for far in (0.001, 0.01, 0.1) if not too_few(people, far)]
+    sizes = np.bincount(found.embeddings.y)
+    fits = [far for far in (0.001, 0.01, 0.1) if not too_few(sizes, far)]
     return ["--far", f"{fits[0]:g}"] if fits else ["--far", "0.1", "--few-identities"]

@@ -473,16 +473,15 @@ def thresholds_of(model: Path, encoder: Any) -> list[Any]:
 
 def people_in(images: list[str], depth: int = 1) -> dict[str, list[Path]]:
     """The images of a folder of folders, by the name of each folder; what else is in it is told."""
-    from arcwise.data.folder import label_tables, list_whole, set_apart
+    from arcwise.data.folder import label_tables, set_apart
+    from arcwise.embed import told_listing
 
     people: dict[str, list[Path]] = {}
     for one in images:
         root = Path(one.removeprefix("folder:"))
         if not root.is_dir():
             raise ArcwiseError(f"{one} is no folder: say whose image it is with --name.")
-        found = list_whole(root, depth=depth)
-        for words in found.notes:
-            note(f"{one}: {words}")
+        found = told_listing(root, depth=depth)
         parts = [part for part in set_apart(root) if part is not None]
         table, above = any(map(label_tables, parts)), len(parts) - 1
         if all(Path(file).parent == Path() for file in found.files) and not table:

@@ -109,17 +109,16 @@ def labelled_keys(source: str, depth: int, data_dir: Path | None):
     """The keys, labels and names of a source's images; nothing is decoded of a folder."""
     from arcwise.config import DataConfig
     from arcwise.data.fetch import expand_home
-    from arcwise.data.folder import list_whole
     from arcwise.data.images import split_filter
     from arcwise.data.sources import SOURCES, load_whole
-    from arcwise.embed import folder_keys
+    from arcwise.embed import folder_keys, told_listing
 
     name = split_filter(source)[0].partition(":")[0]
     if name not in SOURCES and Path(source).is_dir():
-        return folder_keys(Path(source), list_whole(Path(source), depth=depth), whole=True)
+        return folder_keys(Path(source), told_listing(Path(source), depth=depth), whole=True)
     if name == "folder" and not split_filter(source)[1]:
         root = expand_home(split_filter(source)[0].partition(":")[2])
-        return folder_keys(root, list_whole(root, depth=depth), whole=False)
+        return folder_keys(root, told_listing(root, depth=depth), whole=False)
     counter = Counter(image_text if name == "folder" else byte_text)
     images, broken = load_whole(DataConfig(source=source, depth=depth), data_dir=data_dir, tell=counter)
     for key, reason in broken.items():

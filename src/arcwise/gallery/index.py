@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -54,15 +55,17 @@ class Index:
     ):
         self.x, self.owner = x, owner
         n, d = x.shape
-        self.small: SmallRows | None = None
         self.byte_products = byte_products() if small_from is not None and small_from <= n else None
-        if self.byte_products is not None:
-            self.small = in_bytes(x)
         # Sums of d products of numbers that were rounded once each  (Higham 2002, section 3.1); |x|, |q| <= 1 + 1e-6.
         self.doubt = (d + 4) * 2.0**-24 / (1.0 - (d + 4) * 2.0**-24) * 1.00001
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @cached_property
+    def small(self) -> SmallRows | None:
+        """The rows in bytes, once somebody asks: whoever only adds needs none."""
+        return None if self.byte_products is None else in_bytes(self.x)
 
     @property
     def nbytes(self) -> int:
@@ -157,23 +160,23 @@ class Index:
     ) -> list[Found] | None:  # fmt: skip
         """The best of a query out of the groups that their ceilings leave open; None where these are more than `most`.
 
-        What is found among a few groups is a floor: a group whose ceiling is below it holds none of the best.
+        What is found among a few groups is a floor: a group whose ceiling is below it holds none of the best. The
+        groups with the highest ceilings often hold one identity alone, and beside it a poor second: more of them raise
+        the floor, until what it leaves open is hardly more than the next look would take.
         """
-        count, found, near = FIRST, list[Found](), np.arange(len(ceilings))
+        count, found, near = FIRST, list[Found](), np.zeros(0, np.int64)
         kept = np.zeros(0, np.int64) if always is None else always if allowed is None else always[allowed[always]]
-        while len(found) < wanted and count < MORE * len(ceilings):
-            near = np.argpartition(ceilings, -count)[-count:] if count < len(ceilings) else np.arange(len(ceilings))
+        while len(near) < len(ceilings):
+            floor = found[-1].score if len(found) == wanted else -np.inf
+            left = np.flatnonzero(ceilings >= floor)
+            if np.count_nonzero(ceilings[near] >= floor) == len(left):  # all of them have been looked at
+                return found
+            near = left if len(left) <= 2 * count else np.argpartition(ceilings, -count)[-count:]
             if most is not None and len(near) > most:
                 return None
             found = self.exactly(np.union1d(self.rows_of(near, allowed), kept), q, wanted)
             count *= MORE
-        floor = found[-1].score if len(found) == wanted else -np.inf
-        left = np.union1d(near, np.flatnonzero(ceilings >= floor))
-        if len(left) == len(near):
-            return found
-        if most is not None and len(left) > most:
-            return None
-        return self.exactly(np.union1d(self.rows_of(left, allowed), kept), q, wanted)
+        return found
 
     def exactly(self, rows: Int[np.ndarray, " m"], q: Float32[np.ndarray, " d"], wanted: int) -> list[Found]:
         """The best row of each of the best identities among these rows, which rise, by float64 dot products."""
@@ -208,6 +211,7 @@ def in_bytes(x: Float32[np.ndarray, "n d"]) -> SmallRows:
     return SmallRows(small, step, far, longest, np.flatnonzero(off > far))
 
 
+@lru_cache(maxsize=1)
 def byte_products() -> Products | None:
     """Products of rows and queries in bytes, as exact whole numbers; None where nothing here makes them."""
     try:

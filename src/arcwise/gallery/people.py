@@ -156,8 +156,10 @@ class Gallery:
         """Commits the templates of some identities, but for images that these have already; the store is held."""
         there = self.known_templates([part.name[0] for part in parts])
         first = int(there.at.max(initial=-1)) + 1
-        known = set(zip(there.name, there.digest.tolist(), strict=True))
-        ids = dict(zip(there.name, there.identity, strict=True))
+        asked = {part.name[0] for part in parts}
+        rows = [row for row, name in enumerate(there.name) if name in asked]
+        known = {(there.name[row], int(there.digest[row])) for row in rows}
+        ids = {there.name[row]: there.identity[row] for row in rows}
         counts, kept, tagged = {}, [], {}
         for part in parts:
             name = part.name[0]

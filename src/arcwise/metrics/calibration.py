@@ -77,7 +77,7 @@ def threshold_for(embeddings: Embeddings, far: float, *, few_identities: bool = 
     admit_rows(embeddings, classes=2)
     people = People.of(embeddings)
     pairs = people.identities * (people.identities - 1) // 2
-    reason = too_few(people, far)
+    reason = too_few(people.sizes, far)
     if reason and not few_identities:
         raise ArcwiseError(reason)
     value, accepted = accepted_at(people, far * pairs)
@@ -184,10 +184,17 @@ class Accepted(NamedTuple):
     squares: float
 
 
-def too_few(people: People, far: float) -> str:
-    """Why a threshold for this rate would mean nothing, with what it takes; nothing where it means something."""
-    n = people.identities
-    pairs, impostors = n * (n - 1) // 2, people.impostors
+def too_few(sizes: Int[np.ndarray, " c"], far: float) -> str:
+    """Why a threshold for this rate would mean nothing for identities with so many images each, with what it takes.
+
+    Nothing where it means something.
+
+    >>> too_few(np.full(9, 5), 0.1).partition(":")[0], too_few(np.full(50, 5), 0.1)
+    ('9 identities are too few for FAR 0.1', '')
+    """
+    sizes = sizes[sizes > 0]
+    n, images = len(sizes), int(sizes.sum())
+    pairs, impostors = n * (n - 1) // 2, (images**2 - int((sizes**2).sum())) // 2
     needed = max(LEAST_IDENTITIES, math.ceil(0.5 + math.sqrt(0.25 + 2.0 / far - 1e-9)))
     if n < LEAST_IDENTITIES or far * pairs < 1.0 - 1e-9:
         reason = "so that a pair of them is expected there" if needed > LEAST_IDENTITIES else "whatever the rate"
