@@ -44,7 +44,7 @@ def inspect_command(checkpoint: Path, /, *, json_: bool = False) -> None:
         centres = f", {one.centres} centres each" if one.centres > 1 else ""
         print(f"  step {one.step:,}, {byte_text(one.bytes)} in {one.tensors:,} tensors, saved by {by}")
         print(f"  {one.classes:,} classes of {one.dim:,} numbers{centres}")
-    run = run_of(checkpoint)
+    run = run_around(checkpoint)
     if run is not None:
         print(f"\nNext: {run.resume_command}")
     if any(one.problem for one in found):
@@ -130,7 +130,7 @@ def shown(names: tuple[str, ...]) -> str:
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
-def run_of(path: Path) -> Run | None:
+def run_around(path: Path) -> Run | None:
     """The run that a folder or a checkpoint belongs to, if any."""
     for place in (path, path.parent.parent):
         if Run(place).exists():

@@ -13,7 +13,7 @@ from torch import Tensor
 from arcwise.config import DataConfig
 from arcwise.data.images import Images, MappedRows, read_ahead
 from arcwise.data.samplers import stream
-from arcwise.data.transforms import Share, change_batch, normalise_pixels, pick_rows
+from arcwise.data.transforms import SharedDraw, change_batch, normalise_pixels, pick_rows
 
 PLAIN = DataConfig()
 
@@ -80,7 +80,7 @@ class Loader:
             self.draw.manual_seed(stream("batch", seed, first + step))
             draw = self.draw
             if (here := places[step]) is not None:
-                draw = Share(self.draw, len(rows[step]), torch.from_numpy(here).to(self.device))
+                draw = SharedDraw(self.draw, len(rows[step]), torch.from_numpy(here).to(self.device))
             x = normalise_pixels(pick_rows(pixels, place, self.config, draw), self.mean, self.std)
             yield Batch(change_batch(x, self.config, draw), self.y[index], index)
 

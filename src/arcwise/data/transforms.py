@@ -18,7 +18,7 @@ Picked = UInt8[Tensor, "b h w channels"]
 FloatImages = Float[Tensor, "b channels h w"]
 
 
-class Share(NamedTuple):
+class SharedDraw(NamedTuple):
     """The random numbers of a whole batch of `b` images, of which only the rows `some` are handled here.
 
     So what happens to an image does not depend on how many processes share the batch out.
@@ -34,19 +34,19 @@ class Share(NamedTuple):
         return self.draw.device
 
 
-Draw = torch.Generator | Share
+Draw = torch.Generator | SharedDraw
 
 
 def uniform(draw: Draw, b: int, *shape: int) -> Tensor:
     """Numbers from 0 to 1, one row for each of b images."""
-    if isinstance(draw, Share):
+    if isinstance(draw, SharedDraw):
         return torch.rand(draw.b, *shape, generator=draw.draw, device=draw.device)[draw.some]
     return torch.rand(b, *shape, generator=draw, device=draw.device)
 
 
 def whole_numbers(draw: Draw, low: int, high: int, b: int) -> Int[Tensor, "b 1"]:
     """Whole numbers from low to high - 1, one for each of b images."""
-    if isinstance(draw, Share):
+    if isinstance(draw, SharedDraw):
         return torch.randint(low, high, (draw.b, 1), generator=draw.draw, device=draw.device)[draw.some]
     return torch.randint(low, high, (b, 1), generator=draw, device=draw.device)
 

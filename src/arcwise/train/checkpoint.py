@@ -22,7 +22,7 @@ from arcwise.records import FORMAT, Run, errors_name, meta_json, write_tensors
 from arcwise.schema import MOST, Check, Unfit, many, number, table, truth, whole
 from arcwise.train.pieces import own_rows, shard_of, spread_as
 from arcwise.train.saving import Saver
-from arcwise.train.spread import STATE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
+from arcwise.train.spread import STATE_FILE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
 from arcwise.train.together import ALONE, Together
 from arcwise.weights import load_tensors, put_state, refuse_not_finite, save_tensors, tensor_entry
 
@@ -81,7 +81,7 @@ def save_checkpoint(
 def forget(path: Path) -> None:
     """Takes a checkpoint away; of a folder first that which makes it one."""
     with contextlib.suppress(OSError):
-        (path / STATE if path.is_dir() else path).unlink()
+        (path / STATE_FILE if path.is_dir() else path).unlink()
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
 
@@ -107,7 +107,7 @@ def spread_names(
 def checkpoints_of(run: Run) -> list[Path]:
     """The checkpoints of a run, oldest first: files of one process, folders of several."""
     folder = run.path / "checkpoints"
-    several = [path.parent for path in folder.glob(f"step-*/{STATE}") if not path.parent.suffix]
+    several = [path.parent for path in folder.glob(f"step-*/{STATE_FILE}") if not path.parent.suffix]
     found = [*folder.glob("step-*.safetensors"), *several]
     return sorted(found, key=lambda path: path.name.removesuffix(".safetensors"))
 
@@ -171,7 +171,7 @@ def newest_whole(
     return None, ()
 
 
-class Whole(NamedTuple):
+class WholeState(NamedTuple):
     """All tensors of a checkpoint, with those of all classes, its progress, and how many processes wrote it."""
 
     tensors: dict[str, Tensor]
@@ -179,16 +179,16 @@ class Whole(NamedTuple):
     processes: int
 
 
-def read_whole(path: Path) -> Whole:
+def read_whole(path: Path) -> WholeState:
     """A checkpoint, whoever wrote it, looked over."""
     if path.is_dir():
         told = state_of(path, progress_of(MOST))
         refuse_damaged(path, told["crc32"])
-        found = Whole(load_spread(path, lambda names: {}, ALONE), told["progress"], told["processes"])
+        found = WholeState(load_spread(path, lambda names: {}, ALONE), told["progress"], told["processes"])
     else:
         tensors, meta = load_tensors(path)
         with errors_name(path):
-            found = Whole(tensors, meta_json(meta, "progress", progress_of(MOST), without="{}"), 1)
+            found = WholeState(tensors, meta_json(meta, "progress", progress_of(MOST), without="{}"), 1)
     with errors_name(path):
         refuse_not_finite(found.tensors)
     return found
@@ -196,7 +196,7 @@ def read_whole(path: Path) -> Whole:
 
 def checkpoints_at(path: Path) -> list[Path]:
     """The checkpoint at a path, or those of the Run there."""
-    if path.is_file() or (path / STATE).is_file():
+    if path.is_file() or (path / STATE_FILE).is_file():
         return [path]
     found = checkpoints_of(Run.open(path))
     if not found:

@@ -66,7 +66,7 @@ def change_classes(
     config, names = resolve(config, splits), splits.train.names
     came, went = (tuple(n for n in one if n not in other) for one, other in ((names, seen.names), (seen.names, names)))
     refuse_unasked(source, came, went, grow=grow, classes=classes, found=len(names))
-    means = class_means(start, splits.train, [names.index(name) for name in came])
+    means = mean_directions(start, splits.train, [names.index(name) for name in came])
     rows = torch.tensor([seen.names.index(name) if name in seen.names else -1 for name in names])
     model, head = build(config, splits, None, device=CPU)
     changed = with_rows(tensors, class_tensors(tensors, model, head, config), rows, means, seed=config.seed)
@@ -165,7 +165,7 @@ def placed(old: Tensor, rows: Tensor, fresh: Tensor) -> Tensor:
     return made
 
 
-def class_means(model: Embedder, images: Images, places: list[int]) -> Tensor:
+def mean_directions(model: Embedder, images: Images, places: list[int]) -> Tensor:
     """The directions of the mean embeddings of some classes."""
     if not places:
         return torch.zeros(0, model.dim)

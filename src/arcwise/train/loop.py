@@ -114,9 +114,9 @@ def train(
             claim_folder(run.path, "run")
             held.enter_context(run.locked())
             run.sweep()
-            return prepare(run, config, given, data_dir, listener)
+            return prepare_training(run, config, given, data_dir, listener)
 
-        found = us.lead_first(first, lambda: prepare(run, config, given, data_dir, None))
+        found = us.lead_first(first, lambda: prepare_training(run, config, given, data_dir, None))
         if found is None:
             return run
         listener = listener if us.lead else None
@@ -150,7 +150,7 @@ class Prepared:
     seen: TrainedOn
 
 
-def prepare(
+def prepare_training(
     run: Run, config: Config, given: Given, data_dir: str | Path | None, listener: Listener | None
 ) -> Prepared | None:
     """The images, the model to start from and the configuration with everything decided; None of a run that is over."""

@@ -18,7 +18,7 @@ from arcwise.model import Embedder
 from arcwise.ops.sharded import Shard
 from arcwise.train.together import Together
 
-BLOCK = 2**20  # numbers from which on a part of the network is gathered by itself
+GATHERED_APART = 2**20  # numbers from which on a part of the network is gathered by itself
 
 
 class Pieces:
@@ -73,7 +73,7 @@ def blocks(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
         if isinstance(child, nn.Sequential | nn.ModuleList):
             yield from blocks(child)
-        elif sum(p.numel() for p in child.parameters()) >= BLOCK:
+        elif sum(p.numel() for p in child.parameters()) >= GATHERED_APART:
             yield child
 
 

@@ -52,7 +52,7 @@ class Pulse:
 
     def run(self) -> None:
         """Beats and looks, until training is over."""
-        count, last = 0, time.monotonic()
+        count, last, what = 0, time.monotonic(), ""
         while not self.over.wait(EVERY):
             count += 1
             if time.monotonic() - last > 5 * EVERY:  # it was this process that stood still: the others begin anew
@@ -62,12 +62,12 @@ class Pulse:
                 self.store.set(f"beat/{self.us.rank}", str(count))
                 silent = self.look(self.watched, self.silence)
                 self.answered = time.monotonic()
-            except RuntimeError as error:  # the first process keeps the beats; one that stands still lets others wait
-                if "time" not in str(error).lower() and not self.over.is_set():
-                    self.end([0], ENDED)
+            except dist.DistNetworkError:  # the first process keeps the beats: it has gone
+                silent, what = [0], ENDED
+            except dist.DistError:  # it is there, and does not answer
                 silent = [0]
             if silent and not self.over.is_set():
-                self.end(silent)
+                self.end(silent, what)
 
     def guard(self) -> None:
         """Looks whether the first process, which keeps the beats, answers at all: who asks it may wait for ever."""
@@ -134,29 +134,13 @@ def beating(us: Together, silence: float) -> Iterator[None]:
         yield
     except ArcwiseError:
         raise
-    except RuntimeError as error:  # what torch raises when the others cannot be reached
-        if not of_the_network(error):
-            raise
+    except RuntimeError as error:  # what torch raises when the others cannot be reached, or what went wrong here
         gone = pulse.gone()
+        if not gone and not isinstance(error, dist.DistError):
+            raise
         first = min(set(range(us.count)) - set(gone)) == us.rank
         raise (ArcwiseError if first else AlreadyTold)(pulse.words(gone, ENDED)) from None
     finally:
         pulse.over.set()
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-
-
-def of_the_network(error: RuntimeError) -> bool:
-    """Whether an error is that of an exchange between processes."""
-    signs = (
-        "Connection",
-        "connection",
-        "closed by peer",
-        "gloo",
-        "NCCL",
-        "process group",
-        "socket",
-        "ProcessGroup",
-        "timed out",
-    )
-    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)

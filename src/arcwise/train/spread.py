@@ -26,7 +26,7 @@ from arcwise.schema import Check, many, table, text, whole
 from arcwise.train.together import ALONE, Together
 from arcwise.weights import tensor_entry
 
-STATE = "state.json"
+STATE_FILE = "state.json"
 LEAST_TORCH = "2.9"  # from which on torch.distributed.checkpoint writes safetensors shards
 
 
@@ -98,7 +98,7 @@ def save_spread(
     def finish() -> None:
         sums = {path.name: sum_of(path) for path in sorted(beside.glob("*.safetensors"))}
         told = {"arcwise": str(FORMAT), "processes": us.count, "progress": dict(progress), "crc32": sums}
-        write_json(beside / STATE, told)
+        write_json(beside / STATE_FILE, told)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
 
@@ -128,7 +128,7 @@ def sum_of(shard: Path) -> str:
 def state_of(folder: Path, progress: Check) -> dict[str, Any]:
     """What state.json tells of a checkpoint."""
     wanted = table({"arcwise": text, "processes": whole(1, 10**6), "progress": progress, "crc32": table(rest=text)})
-    told = read_json(folder / STATE, wanted, cure="The checkpoint before it will do.")
+    told = read_json(folder / STATE_FILE, wanted, cure="The checkpoint before it will do.")
     if told["arcwise"] != str(FORMAT):
         raise ArcwiseError(f"{folder} was written in format {told['arcwise']}; this version reads {FORMAT}.")
     return told

@@ -18,8 +18,8 @@ from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPri
 
 from arcwise.errors import AlreadyTold, ArcwiseError
 
-Found = TypeVar("Found")
-PATIENCE = datetime.timedelta(minutes=30)  # of one exchange: compiling and decoding take long, and are no fault
+Answer = TypeVar("Answer")
+EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)  # of one exchange: compiling and decoding take long, and are no fault
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Together:
         dist.broadcast_object_list(told, group=self.words, group_src=0)
         return told[0]
 
-    def lead_first(self, work: Callable[[], Found], then: Callable[[], Found]) -> Found:
+    def lead_first(self, work: Callable[[], Answer], then: Callable[[], Answer]) -> Answer:
         """What the first process's work gives, and what the others do once it is over; where it fails, all end."""
         if self.alone:
             return work()
@@ -81,7 +81,7 @@ class Together:
             raise AlreadyTold(words)
         return then()
 
-    def first_of(self, found: Found, *, unless: Found) -> Found:
+    def first_of(self, found: Answer, *, unless: Answer) -> Answer:
         """What the first process found that found anything."""
         if self.alone:
             return found
@@ -204,7 +204,7 @@ def meeting_place() -> dict[str, Any]:
         return {}
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count, is_master=False, timeout=PATIENCE
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count, is_master=False, timeout=EXCHANGE_TIMEOUT
     )
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return {"store": PrefixStore(f"arcwise/{again}", store), "rank": rank, "world_size": count}
@@ -219,8 +219,8 @@ def together(device: torch.device) -> Iterator[Together]:
     ours = not dist.is_initialized()
     if ours:
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=PATIENCE, **meeting_place())
-    words, aside = (dist.new_group(backend="gloo", timeout=PATIENCE) for _ in range(2))
+        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **meeting_place())
+    words, aside = (dist.new_group(backend="gloo", timeout=EXCHANGE_TIMEOUT) for _ in range(2))
     try:
         yield Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words, aside)  # type: ignore[arg-type]
     finally:
