@@ -264,11 +264,20 @@ def what_is_wrong(path: Path, optimisers: Mapping[str, torch.optim.Optimizer], t
     try:
         if path.is_dir():
             refuse_damaged(path, state_of(path, progress_of(total))["crc32"], together)
+            refuse_odd_state(path, optimisers, whole=together.alone)
         elif together.lead:
             read_file(path, optimisers, total, whole=together.alone)
     except ArcwiseError as error:
         return str(error)
     return ""
+
+
+def refuse_odd_state(folder: Path, optimisers: Mapping[str, torch.optim.Optimizer], *, whole: bool) -> None:
+    """Raises where several processes saved what no optimiser of this training keeps; sizes alone are looked at."""
+    sizes = {name: torch.empty(entry.shape, device="meta") for name, entry in merged_entries(folder).items()}
+    with errors_name(folder):
+        for name, optimiser in optimisers.items():
+            refuse_odd_names(name, optimiser, below(sizes, name), whole=whole)
 
 
 def read_checkpoint(
