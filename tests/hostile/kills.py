@@ -163,6 +163,11 @@ WRITERS: dict[str, Writer] = {
     "gallery remove": Writer(line="gallery remove people b", needs=("people",), done="nobody called 'b'",
                              result=enrolled("people")),
     "gallery copy": Writer(line="gallery copy people new", needs=("people",), result=enrolled("new")),
+    "checkpoint merge": Writer(line="checkpoint merge spread", needs=("spread",), done="is one file already",
+                               result=files("spread/checkpoints/*.safetensors")),
+    "checkpoint drop": Writer(line="checkpoint drop unfinished --data folder:pictures[a-c] --out new",
+                              needs=("pictures", "unfinished"), done="holds a run",
+                              result=files("new/checkpoints/*", "new/*.safetensors")),
     "gallery export": Writer(line="gallery export people new.safetensors", needs=("people",),
                              done="is there already", result=files("new.safetensors")),
     "gallery calibrate": Writer(line="gallery calibrate people --model run", needs=("run", "people"),
@@ -178,9 +183,9 @@ WRITERS: dict[str, Writer] = {
 }  # fmt: skip
 
 
-# What writes nothing, or is killed elsewhere: `data get` by the tests of what is fetched.
+# What writes nothing. `data get` needs a network: what it leaves where it is cut off is in tests/data/test_fetch.py.
 READING = ("advise", "plan", "recipes", "data list", "data get", "verify", "gallery identify", "gallery verify",
-           "gallery list", "gallery stats")  # fmt: skip
+           "gallery list", "gallery stats", "checkpoint inspect")  # fmt: skip
 
 
 class Kill(NamedTuple):
