@@ -91,7 +91,7 @@ def make_spread(folder: Path) -> None:
     run = Run.open(folder)
     kit = Trainer(run, run.settings, splits_of_templates(Path()), device=torch.device("cpu"))
     checkpoints_of(run)[-1].unlink()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # pyright: ignore[reportPrivateImportUsage]
     try:
         us = Together(0, 1, dist.group.WORLD, dist.group.WORLD, dist.group.WORLD)
         with Saver(beside=False) as saver:
