@@ -341,7 +341,7 @@ def test_nothing_but_the_door_reads_files():
                 if name == "Image.open":  # what ends in .jpg may be PostScript; a figure is one of our own
                     assert place == "figures/canvas.py" or "formats" in {word.arg for word in node.keywords}, place
     # values; the digits in the package itself; insightface's checkpoints; what was written a moment before; tensors;
-    # images, their tables and their cache; downloads that were checked; an exported model whose checksum was
+    # images, their tables and their cache; downloads that were checked; a model and shards whose checksums were
     assert found == {
         ("schema.py", "json.loads"),
         ("data/sources.py", "np.load"),
@@ -358,5 +358,6 @@ def test_nothing_but_the_door_reads_files():
         ("embed.py", "np.memmap"),
         ("export/encoder.py", "onnxruntime.InferenceSession"),
         ("figures/canvas.py", "Image.open"),
+        ("train/spread.py", "HuggingFaceStorageReader"),
         ("report/make.py", "zipfile.ZipFile"),  # written
     }

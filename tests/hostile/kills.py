@@ -183,9 +183,10 @@ WRITERS: dict[str, Writer] = {
 }  # fmt: skip
 
 
-# What writes nothing. `data get` needs a network: what it leaves where it is cut off is in tests/data/test_fetch.py.
+# What writes nothing, and `checkpoint grow`, which goes the way of drop. `data get` needs a network: what it leaves
+# where it is cut off is in tests/data/test_fetch.py.
 READING = ("advise", "plan", "recipes", "data list", "data get", "verify", "gallery identify", "gallery verify",
-           "gallery list", "gallery stats", "checkpoint inspect")  # fmt: skip
+           "gallery list", "gallery stats", "checkpoint inspect", "checkpoint grow")  # fmt: skip
 
 
 class Kill(NamedTuple):

@@ -19,7 +19,7 @@ from arcwise.data.samplers import stream
 from arcwise.errors import ArcwiseError
 from arcwise.ops.sharded import Shard
 from arcwise.records import FORMAT, Run, errors_name, meta_json, write_tensors
-from arcwise.schema import MOST, Check, Unfit, many, number, table, truth, whole
+from arcwise.schema import MOST, Check, Unfit, many, number, parse_json, table, truth, whole
 from arcwise.train.pieces import own_rows, shard_of, spread_as
 from arcwise.train.saving import Saver
 from arcwise.train.spread import STATE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
@@ -70,7 +70,7 @@ def save_checkpoint(
         if together.alone:
             save_tensors(place.with_suffix(".safetensors"), tensors, {"arcwise": str(FORMAT), "progress": told})
         else:
-            save_spread(place, tensors, shards, json.loads(told), together.saving)
+            save_spread(place, tensors, shards, parse_json(told), together.saving)
         if together.lead:
             for old in checkpoints_of(run)[:-keep]:
                 forget(old)
