@@ -217,15 +217,16 @@ def test_two_forwards_before_a_backward_give_the_sum_of_their_gradients(name, en
 
 
 def test_drawn_margins_are_clipped_at_zero_and_average_to_m():
-    draws = margins.draw_margins(torch.zeros(100_000), 0.5, 0.05, plus=False, high=math.pi)
+    draws = margins.draw_margins(margins.ElasticArcFace(0.5, std=0.05), torch.zeros(100_000), high=math.pi)
     assert float(draws.mean()) == pytest.approx(0.5, abs=1e-3)
     assert float(draws.std()) == pytest.approx(0.05, abs=1e-3)
-    assert float(margins.draw_margins(torch.zeros(1000), 0.0, 1.0, plus=False, high=math.pi).min()) == 0.0
+    wide = margins.ElasticArcFace(0.0, std=1.0)
+    assert float(margins.draw_margins(wide, torch.zeros(1000), high=math.pi).min()) == 0.0
 
 
 def test_elasticface_plus_gives_the_farthest_sample_the_largest_margin():
     cos = torch.tensor([0.9, -0.5, 0.2])
-    draws = margins.draw_margins(cos, 0.5, 0.1, plus=True, high=math.pi)
+    draws = margins.draw_margins(margins.ElasticArcFace(0.5, std=0.1, plus=True), cos, high=math.pi)
     assert draws[1] > draws[2] > draws[0]
 
 

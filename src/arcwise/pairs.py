@@ -15,6 +15,7 @@ from jaxtyping import Bool, Int
 from arcwise.data.folder import counted, table_rows
 from arcwise.errors import ArcwiseError, count_in, note
 from arcwise.records import write
+from arcwise.records.gallery import has_surrogates
 from arcwise.schema import MOST
 
 YES, NO = ("1", "true", "yes", "same", "genuine"), ("0", "false", "no", "different", "impostor")
@@ -57,6 +58,7 @@ class PairTable:
 
     def save(self, path: str | Path) -> Path:
         """The path of the CSV that now holds them, one row a pair."""
+        refuse_untellable((*self.a, *self.b, *(name for values in self.columns.values() for name in values)))
         out = io.StringIO(newline="")
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow(["fold", "same", "a", "b", *self.columns])
@@ -109,6 +111,16 @@ def refuse_contradictions(path: Path, cells: Mapping[str, tuple[str, ...]]) -> N
             raise ArcwiseError(f"{path}, rows {before} and {number} call {a} and {b} the same and different: keep one.")
         if before != number:
             raise ArcwiseError(f"{path}, rows {before} and {number} are one pair, {a} and {b}: keep one.")
+
+
+def refuse_untellable(names: tuple[str, ...]) -> None:
+    """Raises for the name of an image or a class that would be another when it is read from a table again."""
+    for name in dict.fromkeys(names):
+        if name != name.strip() or "\n" in name or "\r" in name or has_surrogates(name):
+            raise ArcwiseError(
+                f"a table cannot hold the name {name!r}: line breaks, white space at an end and bytes that are no "
+                "UTF-8 get lost there. Rename the file or its folder."
+            )
 
 
 def spelt(key: str) -> str:

@@ -377,6 +377,20 @@ def test_evaluate_on_images_says_what_is_known_of_them(here, capsys):
         assert found[0] @ found[1] / np.prod(np.linalg.norm(found, axis=1)) == pytest.approx(pair["cosine"], abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "tail ", "dog\udcff"])
+def test_pairs_of_images_that_no_table_can_name_are_refused_before_one_is_written(name, tmp_path, monkeypatch, capsys):
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    for at, label in enumerate((name, "cat", "tail")):
+        Path("odd", label).mkdir(parents=True)
+        for i in range(3):
+            Image.new("L", (8, 8), 60 * at + i).save(Path("odd", label, f"{i}.png"))
+    assert code_of(["pairs", "make", "odd", "-n", "6", "--folds", "1", "--out", "odd.csv"]) == 1
+    said = capsys.readouterr().err
+    assert "a table cannot hold the name" in said and "Rename" in said and not Path("odd.csv").exists()
+
+
 def test_a_table_of_pairs_and_its_groups(here, capsys):
     arc(capsys, "pairs make 'glyphs[300-309]' -n 40 --folds 2 --out pairs.csv")
     said = arc(capsys, "evaluate run --pairs pairs.csv --by fold", code=1)

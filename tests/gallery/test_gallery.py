@@ -523,6 +523,16 @@ def test_a_damaged_gallery_is_a_message(tmp_path, damage, said):
         Gallery.open(place, Tiles()).identify(photos(1, 1)[0])
 
 
+@pytest.mark.parametrize(("number", "said"), [(28, "the disk is full. Make room"), (30, "Choose another folder")])
+def test_a_disk_that_takes_nothing_more_is_named_and_no_copy_asked_for(tmp_path, number, said):
+    from arcwise.gallery.lance import lance_errors
+
+    told = f"lance error: LanceError(IO): Unable to copy data to file (os error {number}), /root/.cargo/x.rs:258:9"
+    with pytest.raises(ArcwiseError, match=said) as error, lance_errors(tmp_path):
+        raise RuntimeError(told)
+    assert "copy" not in str(error.value) and "cargo" not in str(error.value)
+
+
 def test_a_creation_that_was_killed_is_begun_again_and_templates_without_a_card_are_left_alone(tmp_path):
     place = tmp_path / "people"
     Gallery.create(place, Tiles(), thresholds=[threshold()])

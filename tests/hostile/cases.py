@@ -115,8 +115,10 @@ class Bench:
         after, file = signature(self.folder), str(self.path.relative_to(self.folder))
         before = self.before | {file: damaged_file}
         names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        if "checkpoints/step-" in file and str(Path(file).with_suffix(".damaged")) in after:
-            names -= {file, str(Path(file).with_suffix(".damaged"))}
+        for aside in [str(where.with_suffix(".damaged")) for where in (Path(file), Path(file).parent)]:
+            if "checkpoints/step-" in aside and any(name == aside or name.startswith(f"{aside}/") for name in after):
+                own = aside.removesuffix(".damaged")
+                names = {name for name in names if not name.startswith((own + ".", own + "/"))}
         return sorted(name for name in names if not any(fnmatch.fnmatch(name, own) for own in self.reader.may_write))
 
     def restore(self) -> None:
@@ -147,6 +149,7 @@ def likes(reader: Reader, templates: Path, own: str) -> dict[str, bytes]:
 
 def put_bytes(path: Path, content: bytes) -> None:
     """Writes over a file without emptying it first, for which some file systems wait for the disk."""
+    path.parent.mkdir(exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
         file.write(content)
         file.truncate()

@@ -52,6 +52,8 @@ FILES: list[tuple[str, tuple]] = [
     ("config", (("put", ("head", "parameters"), "its table"),)),
     ("prototypes", (("meta", "head", ("extra", ("parameters",), "lists in lists")),)),
     ("checkpoint", (("tensor", "optimiser.4.step", "renamed"),)),
+    ("shard of a checkpoint, its sum mended", (("tensor", "optimiser.5.exp_avg_sq", "F8_E8M0"),)),
+    ("shard of a checkpoint, its sum mended", (("meta", "DCP_SHARDING_INFO", ("rename", ("optimiser.8.step",))),)),
     ("checkpoint", (("tensor", "random.cpu", "all one"),)),
     ("snapshot", (("meta", "about", ("put", ("accuracy",), "unicode")),)),
     ("metrics, drawn", (("drop", ("confusion", 2, 3)),)),
@@ -74,6 +76,7 @@ COMMANDS: list[list[str]] = [
     ["gallery", "export", "people", "comparison/new"],
     ["pairs", "make", "folder:table", "--seed", "-1"],
     ["calibrate", "exported/model.onnx", "--on", "digits", "--far", "0.1"],
+    ["checkpoint", "inspect", "exported/model.onnx"],
 ]
 
 # Kills: the verb, by what, and when: a number of things done to files, or a share of the time.

@@ -94,12 +94,16 @@ def calibrated(folder: Path) -> object:
     return [(one.far, one.cosine, one.far_low, one.model) for one in read_thresholds(folder / "run/thresholds.json")]
 
 
-def enrolled(folder: Path) -> object:
+def enrolled(name: str) -> Callable[[Path], object]:
     """Who is in a gallery, and what is known of everybody."""
-    from arcwise.gallery import Gallery
 
-    found = Gallery.open(folder / "people", None)
-    return found.list(), found.embeddings().x, len(list((folder / "people").glob("*.lance")))
+    def read(folder: Path) -> object:
+        from arcwise.gallery import Gallery
+
+        found = Gallery.open(folder / name, None)
+        return found.list(), found.embeddings().x, len(list((folder / name).glob("*.lance")))
+
+    return read
 
 
 def gallery_card(name: str) -> Callable[[Path], object]:
@@ -140,6 +144,8 @@ WRITERS: dict[str, Writer] = {
                            result=weights("new"), share=2, apart=True, long=True),
     "evaluate": Writer(line="evaluate run --again", needs=("pictures", "run"), result=files("run/metrics.json"),
                        share=2),
+    "evaluate, on images": Writer(line="evaluate run --on folder:pictures[e-f] --out new", needs=("pictures", "run"),
+                                  limits=("few_pictures",), result=files("new/*"), long=True),
     "figures": Writer(line="figures run --svg", needs=("pictures", "run"), limits=("few_pictures",),
                       result=files("run/figures/*"), share=2),
     "report": Writer(line="report comparison", needs=("pictures", "comparison"), limits=("few_pictures",),
@@ -149,12 +155,19 @@ WRITERS: dict[str, Writer] = {
     "calibrate": Writer(line="calibrate run --on folder:pictures[e-f] --far 0.2 --few-identities",
                         needs=("pictures", "run"), result=calibrated),
     "gallery add": Writer(line="gallery add people pictures --model run --tags new",
-                          needs=("pictures", "run", "people"), result=enrolled, share=2),
-    "gallery reembed": Writer(line="gallery reembed people --model run", needs=("run", "people"), result=enrolled),
+                          needs=("pictures", "run", "people"), result=enrolled("people"), share=2),
+    "gallery reembed": Writer(line="gallery reembed people --model run", needs=("run", "people"),
+                              result=enrolled("people")),
     "gallery create": Writer(line="gallery create new --model run", needs=("run",), done="is a gallery already",
                              result=gallery_card("new")),
     "gallery remove": Writer(line="gallery remove people b", needs=("people",), done="nobody called 'b'",
-                             result=enrolled),
+                             result=enrolled("people")),
+    "gallery copy": Writer(line="gallery copy people new", needs=("people",), result=enrolled("new")),
+    "checkpoint merge": Writer(line="checkpoint merge spread", needs=("spread",), done="is one file already",
+                               result=files("spread/checkpoints/*.safetensors")),
+    "checkpoint drop": Writer(line="checkpoint drop unfinished --data folder:pictures[a-c] --out new",
+                              needs=("pictures", "unfinished"), done="holds a run",
+                              result=files("new/checkpoints/*", "new/*.safetensors")),
     "gallery export": Writer(line="gallery export people new.safetensors", needs=("people",),
                              done="is there already", result=files("new.safetensors")),
     "gallery calibrate": Writer(line="gallery calibrate people --model run", needs=("run", "people"),
@@ -168,6 +181,12 @@ WRITERS: dict[str, Writer] = {
     "data show": Writer(line="data show folder:pictures --set data.size=8 --data-dir fresh", result=decoded_pixels,
                         share=2),
 }  # fmt: skip
+
+
+# What writes nothing, and `checkpoint grow`, which goes the way of drop. `data get` needs a network: what it leaves
+# where it is cut off is in tests/data/test_fetch.py.
+READING = ("advise", "plan", "recipes", "data list", "data get", "verify", "gallery identify", "gallery verify",
+           "gallery list", "gallery stats", "checkpoint inspect", "checkpoint grow")  # fmt: skip
 
 
 class Kill(NamedTuple):

@@ -31,26 +31,48 @@ def model(folder: Path, kit: Any) -> object:
     return found.fingerprint, found.names, found.about, found.config, look
 
 
-def trainer(folder: Path) -> Any:
-    """Network, head and optimiser of the unfinished Run."""
-    import torch
+def trainer(place: str) -> Callable[[Path], Any]:
+    """What makes network, head and optimiser of an unfinished Run."""
 
-    from arcwise.train.loop import Trainer
+    def prepare(folder: Path) -> Any:
+        import torch
 
-    run = Run.open(folder / "unfinished")
-    return Trainer(run, run.settings, splits_of_templates(folder), device=torch.device("cpu"))
+        from arcwise.train.loop import Trainer
+
+        run = Run.open(folder / place)
+        return Trainer(run, run.settings, splits_of_templates(folder), device=torch.device("cpu"))
+
+    return prepare
 
 
-def checkpoint(folder: Path, kit: Any) -> object:
-    """The state of training that is put back."""
-    from arcwise.train.checkpoint import restore_checkpoint
+def checkpoint(place: str) -> Callable[[Path, Any], object]:
+    """A reader of the state of training that is put back."""
 
-    found = restore_checkpoint(Run(folder / "unfinished"), kit.modules, kit.optimisers, kit.device, total=kit.total)
-    return (
-        found.progress,
-        {name: module.state_dict() for name, module in kit.modules.items()},
-        kit.optimiser.state_dict(),
-    )
+    def read(folder: Path, kit: Any) -> object:
+        from arcwise.train.checkpoint import restore_checkpoint
+
+        found = restore_checkpoint(Run(folder / place), kit.modules, kit.optimisers, kit.device, total=kit.total)
+        return (
+            found.progress,
+            {name: module.state_dict() for name, module in kit.modules.items()},
+            kit.optimiser.state_dict(),
+        )
+
+    return read
+
+
+def summed_anew(folder: Path, kit: Any) -> object:
+    """The same of a folder, after somebody has told state.json the checksum that the shard bears now."""
+    import json
+
+    from arcwise.train.spread import sum_of
+
+    for path in (folder / "spread/checkpoints").glob("step-*/*.safetensors"):
+        told = json.loads((path.parent / "state.json").read_text())
+        with contextlib.suppress(ValueError):
+            told["crc32"][path.name] = sum_of(path)
+        (path.parent / "state.json").write_text(json.dumps(told))
+    return checkpoint("spread")(folder, kit)
 
 
 def best_weights(folder: Path, kit: Any) -> object:

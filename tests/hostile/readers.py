@@ -25,6 +25,7 @@ from hostile.read_files import (
     prototypes,
     snapshots,
     stopped,
+    summed_anew,
     table,
     table_loaded,
     trainer,
@@ -73,6 +74,7 @@ IMAGES = (
     "bits.bmp", "colour.tiff", "float.tiff", "colour.webp", "clear.webp", "colour.ppm", "colour.ico",
 )  # fmt: skip
 OWN = ("run/metrics.json", "run/epochs-*.json")
+SPREAD = "spread/checkpoints/step-*/"
 STEP = "unfinished/checkpoints/step-*.safetensors"
 
 READERS: dict[str, Reader] = {
@@ -117,12 +119,19 @@ READERS: dict[str, Reader] = {
     "numbers of a report": Reader(file="report/metrics.json", family="json", read=report_known, needs=("report",),
                                   share=5),
     "model": Reader(file="run/model.safetensors", family="tensors", read=model, needs=("run",), share=50, exact=True),
-    "checkpoint": Reader(file=STEP, family="tensors", read=checkpoint, needs=("unfinished",), share=30, exact=True,
-                         prepare=trainer),
+    "checkpoint": Reader(file=STEP, family="tensors", read=checkpoint("unfinished"), needs=("unfinished",), share=30,
+                         exact=True, prepare=trainer("unfinished")),
     "checkpoint, resumed": Reader(file=STEP, family="tensors", read=resumed, needs=("unfinished",), share=2,
                                   may_write=("unfinished/*",)),
+    "shard of a checkpoint": Reader(file=SPREAD + "*.safetensors", family="tensors", read=checkpoint("spread"),
+                                    needs=("spread",), share=30, exact=True, prepare=trainer("spread")),
+    "shard of a checkpoint, its sum mended": Reader(
+        file=SPREAD + "*.safetensors", family="tensors", read=summed_anew, needs=("spread",), share=30,
+        prepare=trainer("spread"), may_write=("spread/checkpoints/*",)),
+    "state of a checkpoint": Reader(file=SPREAD + "state.json", family="json", read=checkpoint("spread"),
+                                    needs=("spread",), share=60, prepare=trainer("spread")),
     "best weights": Reader(file="unfinished/checkpoints/best-*.safetensors", family="tensors", read=best_weights,
-                           needs=("unfinished",), share=30, exact=True, prepare=trainer),
+                           needs=("unfinished",), share=30, exact=True, prepare=trainer("unfinished")),
     "embeddings": Reader(file="run/embeddings/test.safetensors", family="tensors", read=embeddings, needs=("run",),
                          share=80, exact=True),
     "embeddings, measured": Reader(file="run/embeddings/unseen.safetensors", family="tensors", read=embeddings_measured,

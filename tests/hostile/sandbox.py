@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hostile.cases import signature
 
-RUNS = ("run", "comparison/*-seed?", "unfinished")
+RUNS = ("run", "comparison/*-seed?", "unfinished", "spread")
 MEASURED = tuple(f"{run}/{name}" for run in RUNS for name in ("metrics.json", "epochs-*.json"))
 PICTURES = tuple(f"{place}/{kind}/*" for place in (*RUNS, "comparison") for kind in ("figures", "animations"))
 REPORTS = tuple(
@@ -28,8 +28,13 @@ OWNED: dict[str, tuple[str, ...]] = {
     "figures": (*MEASURED, *PICTURES, "comparison/new*"),
     "report": (*MEASURED, *REPORTS),
     "compare": ("comparison/*",),
-    "train": ("unfinished/*", "comparison/new*"),  # a run may lie beside a comparison's own, as the demo's do
-    "embed": ("run/embeddings/*", "comparison/*-seed?/embeddings/*", "unfinished/embeddings/*"),
+    "checkpoint": ("spread/checkpoints/*",),
+    "train": (
+        "unfinished/*",
+        "spread/*",
+        "comparison/new*",
+    ),  # a run may lie beside a comparison's own, as the demo's do
+    "embed": ("run/embeddings/*", "comparison/*-seed?/embeddings/*", "unfinished/embeddings/*", "spread/embeddings/*"),
     "export": tuple(f"{run}/*.onnx" for run in RUNS),
     "calibrate": tuple(f"{place}/thresholds.json" for place in (*RUNS, "exported")),
     "gallery": ("people/*", "stranger/new"),  # where somebody says that a new file is to be

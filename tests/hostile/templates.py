@@ -6,7 +6,7 @@ unfinished/    the run as it was before its end     images/       one image in e
 cache/         decoded pictures, a fetched set      insight/      checkpoints in torch's own form
 report/        a folder that says it is one         exported/      the run's model as ONNX, its thresholds
 people/        a gallery of two of the classes      pairs/         a table of pairs, and what was calibrated
-stopped/       embedding that was stopped
+stopped/       embedding that was stopped               spread/        unfinished, its checkpoint as several write it
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def make_templates(root: Path) -> Path:
         shutil.copytree("run", "unfinished")
         for name in ("result.json", "metrics.json", "model.safetensors"):
             Path("unfinished", name).unlink()
+        make_spread(Path("spread"))
         make_fetched(Path("cache"))
         make_insight(Path("insight"))
         mark_report(Path("report"))
@@ -72,6 +73,31 @@ def no_waiting() -> Iterator[None]:
         yield
     finally:
         os.fsync = before
+
+
+def make_spread(folder: Path) -> None:
+    """The unfinished Run, its newest checkpoint written by a group of processes, of which there is one."""
+    import torch
+    import torch.distributed as dist
+
+    from arcwise.records import Run
+    from arcwise.train.checkpoint import checkpoints_of, save_checkpoint
+    from arcwise.train.loop import Trainer
+    from arcwise.train.saving import Saver
+    from arcwise.train.together import Together
+    from hostile.read_runs import splits_of_templates
+
+    shutil.copytree("unfinished", folder)
+    run = Run.open(folder)
+    kit = Trainer(run, run.settings, splits_of_templates(Path()), device=torch.device("cpu"))
+    checkpoints_of(run)[-1].unlink()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # pyright: ignore[reportPrivateImportUsage]
+    try:
+        us = Together(0, 1, dist.group.WORLD, dist.group.WORLD, dist.group.WORLD)
+        with Saver(beside=False) as saver:
+            save_checkpoint(run, kit.progress, kit.modules, kit.optimisers, kit.device, saver=saver, together=us)
+    finally:
+        dist.destroy_process_group()
 
 
 def make_used() -> None:

@@ -4,9 +4,10 @@ import time
 
 import pytest
 
+from hostile.commands import verbs
 from hostile.counts import Counts, first_seed, wanted
 from hostile.found import KILLS
-from hostile.kills import WRITERS, Butcher, Kill
+from hostile.kills import READING, WRITERS, Butcher, Kill
 from hostile.zygote import Zygote
 
 
@@ -20,6 +21,12 @@ def butcher(templates, tmp_path_factory):
 def complaint(kill, wrong):
     """What to say of a kill that went wrong, and how to try it again."""
     return f"{wrong}\n    again: {tuple(kill)!r},  # into KILLS of tests/hostile/found.py"
+
+
+def test_every_verb_is_killed_or_writes_nothing():
+    for words in verbs():
+        verb = " ".join(words)
+        assert (verb in READING) != any(f"{one.line} ".startswith(f"{verb} ") for one in WRITERS.values()), verb
 
 
 @pytest.mark.parametrize("verb", [name for name, writer in WRITERS.items() if not writer.long])

@@ -30,7 +30,7 @@ NO_REAL = split("-1 nan inf -inf 1e400 1e-400 0.99999999999 1,5 1e 0x1p-2 --1")
 PLACES = split("""
     run comparison unfinished run/model.safetensors run/embeddings/test.safetensors new new/deeper/still empty
     run/embeddings/unseen.safetensors run/prototypes/final.safetensors comparison/softmax-bias-seed0
-    exported/model.onnx exported
+    exported/model.onnx exported spread
 """)  # fmt: skip
 NO_PLACES = ("", " ", "\udcff", "ü ber/run", "new\nline", "run\x1b[1m", "to the run", "y" * 300, "z/" * 2100, *split("""
     stranger stranger/metrics.json stranger/report.html stranger/notes.md stranger/new stranger/report pictures

@@ -1,6 +1,7 @@
 """Training by several processes: the numbers of one, whoever begins, goes on and ends it."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,8 @@ from arcwise.config import override
 from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.train.checkpoint import checkpoints_of, read_whole
+from arcwise.train.spread import sum_of
+from arcwise.weights import load_tensors, save_tensors
 from launch import launch
 from train import shared
 
@@ -154,6 +157,63 @@ def test_a_damaged_shard_gives_way_to_the_checkpoint_before(alone, tmp_path):
     with pytest.warns(arcwise.errors.Note, match="not as it was written"):
         close(shared.train_wide(out), alone("arcface"))
     assert newest.with_suffix(".damaged").is_dir()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that two processes began, with a step of its own in each of its two checkpoints."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+    launch(shared.train_wide, 2, out, "arcface", 13)
+    return out
+
+
+def rewrite(shard, change):
+    """Lets a shard hold something else; all checksums are right."""
+    tensors, meta = load_tensors(shard)
+    tensors, places = {name: value.clone() for name, value in tensors.items()}, json.loads(meta["DCP_SHARDING_INFO"])
+    change(tensors, places)
+    save_tensors(shard, tensors, {**meta, "DCP_SHARDING_INFO": json.dumps(places)})
+    tell(shard.parent, **{shard.name: sum_of(shard)})
+
+
+def tell(folder, **sums):
+    """Lets state.json name these checksums."""
+    told = json.loads((folder / "state.json").read_text())
+    told["crc32"].update(sums)
+    told["crc32"] = {name: value for name, value in told["crc32"].items() if value}
+    (folder / "state.json").write_text(json.dumps(told))
+
+
+def moved(tensors, places):
+    places["model.head.weight"]["saved_offsets"] = [7, 0]
+
+
+def unplaced(tensors, places):
+    del places["model.head.weight"]
+
+
+def unheard(tensors, places):
+    tensors["optimiser.999.exp_avg"], places["optimiser.999.exp_avg"] = torch.zeros(2), {"saved_offsets": [0]}
+
+
+def eight_bits(tensors, places):
+    tensors["model.head.weight"] = tensors["model.head.weight"].to(torch.int8)
+
+
+@pytest.mark.parametrize("change", [moved, unplaced, unheard, eight_bits, "gone"])
+def test_shards_that_make_no_whole_give_way_to_the_checkpoint_before(change, stopped, alone, tmp_path):
+    out = shutil.copytree(stopped, tmp_path / "run")
+    newest = sorted((out / "checkpoints").glob("step-*"))[-1]
+    (newest.with_suffix(".damaged") / "from before").mkdir(parents=True)
+    shard = sorted(newest.glob("*.safetensors"))[-1]
+    if change == "gone":  # and nobody misses it
+        shard.unlink()
+        tell(newest, **{shard.name: ""})
+    else:
+        rewrite(shard, change)
+    with pytest.warns(arcwise.errors.Note, match="the checkpoint before it is taken"):
+        close(shared.train_wide(out), alone("arcface"))
+    assert (newest.with_suffix(".damaged") / "state.json").is_file()
 
 
 def test_what_is_refused_is_refused_by_all_and_said_once(tmp_path):

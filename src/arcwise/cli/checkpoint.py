@@ -9,7 +9,7 @@ from cyclopts import App
 
 from arcwise.cli.advise import Whole
 from arcwise.cli.progress import byte_text
-from arcwise.errors import AlreadyTold
+from arcwise.errors import ArcwiseError
 from arcwise.records import Run
 from arcwise.records.folders import refuse_new_file
 
@@ -47,8 +47,9 @@ def inspect_command(checkpoint: Path, /, *, json_: bool = False) -> None:
     run = run_around(checkpoint)
     if run is not None:
         print(f"\nNext: {run.resume_command}")
-    if any(one.problem for one in found):
-        raise AlreadyTold
+    bad = sum(bool(one.problem) for one in found)
+    if bad:
+        raise ArcwiseError(f"{bad} of {len(found)} cannot be read: training goes on from the newest that can.")
 
 
 @checkpoint_app.command(name="merge")

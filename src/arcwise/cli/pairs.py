@@ -66,11 +66,12 @@ def make_command(
             made = make_pairs(keys, y, names, n=n, folds=folds, seed=seed)
     made.save(out)
     print(f"{out}: {len(made):,} pairs in {made.folds} folds, of {len(names):,} identities")
-    few = len(names) // folds
+    few, best = len(names) // folds, max(1, len(names) // LEAST_IN_A_FOLD)
+    fewer = f"Take --folds {best}, or b" if best < folds else "B"
     if few < LEAST_IN_A_FOLD:
         print(
             f"note: a fold has {few} identities or so, and different ones are only paired within a fold: numbers from "
-            f"so few say little. Take --folds {max(1, len(names) // LEAST_IN_A_FOLD)}, or bring more identities.",
+            f"so few say little. {fewer}ring more identities.",
             file=sys.stderr,
         )
     print(f"Next: arcwise evaluate MODEL --pairs {shlex.quote(str(out))} --on {shlex.quote(source)}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import json
+import os
 import re
 import shutil
 import zlib
@@ -164,6 +166,9 @@ class LanceStore:
             return database_at(self.folder).open_table(name)
 
 
+DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # what no copy of a folder mends
+
+
 def database_at(folder: Path) -> Any:
     """LanceDB at a folder."""
     try:
@@ -187,7 +192,10 @@ def lance_errors(folder: Path) -> Iterator[None]:
 
 
 def damage_text(folder: Path, error: Exception) -> str:
-    """What to say of a table that cannot be read or written."""
+    """What to say of a table that cannot be read or written; LanceDB tells the system's errors by their numbers."""
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    if told and int(told[1]) in DISK_REFUSES:
+        return cannot_write(folder, OSError(int(told[1]), os.strerror(int(told[1]))))
     first = " ".join(str(error).split()[:30])
     return f"{folder}: its templates cannot be read or written ({first}). Put the folder back from a copy."
 

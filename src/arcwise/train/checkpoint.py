@@ -19,7 +19,7 @@ from arcwise.data.samplers import stream
 from arcwise.errors import ArcwiseError
 from arcwise.ops.sharded import Shard
 from arcwise.records import FORMAT, Run, errors_name, meta_json, write_tensors
-from arcwise.schema import MOST, Check, Unfit, many, number, table, truth, whole
+from arcwise.schema import MOST, Check, Unfit, many, number, parse_json, table, truth, whole
 from arcwise.train.pieces import own_rows, shard_of, spread_as
 from arcwise.train.saving import Saver
 from arcwise.train.spread import STATE_FILE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
@@ -70,7 +70,7 @@ def save_checkpoint(
         if together.alone:
             save_tensors(place.with_suffix(".safetensors"), tensors, {"arcwise": str(FORMAT), "progress": told})
         else:
-            save_spread(place, tensors, shards, json.loads(told), together.saving)
+            save_spread(place, tensors, shards, parse_json(told), together.saving)
         if together.lead:
             for old in checkpoints_of(run)[:-keep]:
                 forget(old)
@@ -264,11 +264,20 @@ def what_is_wrong(path: Path, optimisers: Mapping[str, torch.optim.Optimizer], t
     try:
         if path.is_dir():
             refuse_damaged(path, state_of(path, progress_of(total))["crc32"], together)
+            refuse_odd_state(path, optimisers, whole=together.alone)
         elif together.lead:
             read_file(path, optimisers, total, whole=together.alone)
     except ArcwiseError as error:
         return str(error)
     return ""
+
+
+def refuse_odd_state(folder: Path, optimisers: Mapping[str, torch.optim.Optimizer], *, whole: bool) -> None:
+    """Raises where several processes saved what no optimiser of this training keeps; sizes alone are looked at."""
+    sizes = {name: torch.empty(entry.shape, device="meta") for name, entry in merged_entries(folder).items()}
+    with errors_name(folder):
+        for name, optimiser in optimisers.items():
+            refuse_odd_names(name, optimiser, below(sizes, name), whole=whole)
 
 
 def read_checkpoint(

@@ -24,7 +24,7 @@ from arcwise.records import FORMAT, Entry, errors_name, meta_json, read_json, wr
 from arcwise.records.files import PIECE_BYTES, header_bytes, header_of, tensors_are_whole
 from arcwise.schema import Check, many, table, text, whole
 from arcwise.train.together import ALONE, Together
-from arcwise.weights import tensor_entry
+from arcwise.weights import BY_NAME, tensor_entry
 
 STATE_FILE = "state.json"
 LEAST_TORCH = "2.9"  # from which on torch.distributed.checkpoint writes safetensors shards
@@ -141,6 +141,7 @@ def refuse_damaged(folder: Path, checksums: Mapping[str, str], us: Together = AL
             raise ArcwiseError(f"{folder / name} is not as it was written.")
     for strange in {path.name for path in folder.glob("*.safetensors")} - checksums.keys():
         raise ArcwiseError(f"{folder / strange} is no part of the checkpoint that it lies in.")
+    parts_of(folder)
 
 
 def is_as_written(shard: Path, checksum: str) -> bool:
@@ -155,6 +156,7 @@ def load_spread(folder: Path, shards_of: Callable[[list[str]], Mapping[str, Shar
     """
     torch_has_shards()
     from torch.distributed.checkpoint import HuggingFaceStorageReader  # pyright: ignore[reportPrivateImportUsage]
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
     from torch.distributed.checkpoint.state_dict_loader import load
 
@@ -169,28 +171,48 @@ def load_spread(folder: Path, shards_of: Callable[[list[str]], Mapping[str, Shar
             shard = shards.get(name)
             rows = size if shard is None else torch.Size([shard.stop - shard.start, *size[1:]])
             state[name] = as_rows(torch.empty(rows, dtype=kind), shard)
-        load(state, storage_reader=HuggingFaceStorageReader(path=str(folder)), process_group=us.words, no_dist=us.alone)
+        reader = HuggingFaceStorageReader(path=str(folder))
+        try:
+            load(state, storage_reader=reader, process_group=us.words, no_dist=us.alone)
+        except CheckpointException as error:  # no Exception: it would pass by everybody
+            first = next(iter(error.failures.values()))[0]
+            raise ArcwiseError(f"{folder} cannot be read: {first}.") from None
     return {name: local(value) for name, value in state.items()}
 
 
 def merged_entries(folder: Path) -> dict[str, Entry]:
     """The tensors of a checkpoint as one file may have them; their rows come from the shards piece by piece."""
+    return {name: entry_of(parts) for name, parts in parts_of(folder).items()}
+
+
+def parts_of(folder: Path) -> dict[str, list[Part]]:
+    """Where the rows of every tensor of a checkpoint are, in their order: each there once, and none missing between."""
     torch_has_shards()
     from torch.distributed.checkpoint._hf_utils import CUSTOM_METADATA_KEY, SAVED_OFFSETS_KEY
 
-    parts: dict[str, list[Part]] = {}
+    found: dict[str, list[Part]] = {}
     for shard in sorted(folder.glob("*.safetensors")):
         header = header_bytes(shard)
         told = header_of(header)
         with errors_name(shard):
             places = meta_json(told.pop("__metadata__", {}), CUSTOM_METADATA_KEY, PLACES, without="{}")
         for name, entry in told.items():
-            first = (places.get(name, {}).get(SAVED_OFFSETS_KEY) or [0])[0]
+            where = places.get(name, {}).get(SAVED_OFFSETS_KEY)
+            if where is None or any(where[1:]) or entry["dtype"] not in BY_NAME:
+                raise ArcwiseError(f"{shard}: it does not say which rows of {name} it holds, or not of what type.")
             begin, end = entry["data_offsets"]
-            parts.setdefault(name, []).append(
-                Part(first, shard, 8 + len(header) + begin, end - begin, entry["dtype"], tuple(entry["shape"]))
+            found.setdefault(name, []).append(
+                Part((*where, 0)[0], shard, 8 + len(header) + begin, end - begin, entry["dtype"], tuple(entry["shape"]))
             )
-    return {name: entry_of(sorted(found)) for name, found in parts.items()}
+    for name, parts in found.items():
+        parts.sort(key=lambda part: (part.first, part.stop))
+        follow = [part.first for part in parts] == [0, *(part.stop for part in parts[:-1])]
+        alike = len({(part.dtype, len(part.shape), part.shape[1:]) for part in parts}) == 1
+        if not (follow and alike and (parts[0].shape or len(parts) == 1)):
+            raise ArcwiseError(f"the parts of {name} in {folder} do not make a whole.")
+    if not found:
+        raise ArcwiseError(f"{folder} holds no weights.")
+    return found
 
 
 PLACES = table(rest=table(rest=many(whole(0))))
@@ -205,6 +227,11 @@ class Part(NamedTuple):
     nbytes: int
     dtype: str
     shape: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        """The row after their last; what has no rows counts as one."""
+        return self.first + (self.shape[0] if self.shape else 1)
 
 
 def entry_of(parts: list[Part]) -> Entry:
