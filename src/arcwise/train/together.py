@@ -18,7 +18,7 @@ from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPri
 
 from arcwise.errors import AlreadyTold, ArcwiseError
 
-Answer = TypeVar("Answer")
+WorkResult = TypeVar("WorkResult")
 EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)  # of one exchange: compiling and decoding take long, and are no fault
 
 
@@ -64,7 +64,7 @@ class Together:
         dist.broadcast_object_list(told, group=self.words, group_src=0)
         return told[0]
 
-    def lead_first(self, work: Callable[[], Answer], then: Callable[[], Answer]) -> Answer:
+    def lead_first(self, work: Callable[[], WorkResult], then: Callable[[], WorkResult]) -> WorkResult:
         """What the first process's work gives, and what the others do once it is over; where it fails, all end."""
         if self.alone:
             return work()
@@ -81,7 +81,7 @@ class Together:
             raise AlreadyTold(words)
         return then()
 
-    def first_of(self, found: Answer, *, unless: Answer) -> Answer:
+    def first_of(self, found: WorkResult, *, unless: WorkResult) -> WorkResult:
         """What the first process found that found anything."""
         if self.alone:
             return found
