@@ -125,19 +125,24 @@ def bytes_of_a_step(group, classes, margin="arcface"):
     return sum(counted)
 
 
-def through_ddp(group, averaged):
-    """The gradient of a network in DDP, of the loss over all samples."""
+def through_a_network(group, kind):
+    """The gradient of a network in DDP or FSDP, of the loss over all samples."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
     rank, processes = dist.get_rank(group), dist.get_world_size(group)
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(D, D), torch.nn.Tanh(), torch.nn.Linear(D, D)).double()
-    model = DistributedDataParallel(net, process_group=group)
+    if kind == "ddp":
+        model = DistributedDataParallel(net, process_group=group)
+    else:
+        model = fully_shard(net, mesh=DeviceMesh.from_group(group, "cpu"))
     head = spread_head("arcface", 1, shard=group)
     x, y = whole_batch()
     mine = own_rows(processes, rank)
     head(model(x[mine]), y[mine]).backward()
-    return [p.grad.clone() for p in net.parameters()]
+    return [p.grad.clone() if kind == "ddp" else p.grad.full_tensor() for p in net.parameters()]
 
 
 def raises(group, what):

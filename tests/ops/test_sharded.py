@@ -145,12 +145,12 @@ def test_what_crosses_the_network_does_not_grow_with_the_classes(team):
     assert max(many) < 4 * 4 * 4 * (spread.B * spread.D + 12 * spread.B)
 
 
-def test_a_network_in_ddp_gets_the_gradient_of_the_mean(team):
-    (wanted,) = team.run(spread.through_ddp, 1, True)
-    for processes in (2,):  # all of whose processes have samples
-        for found in team.run(spread.through_ddp, processes, True):
-            for one, other in zip(found, wanted, strict=True):
-                close(one, other)
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_network_of_ones_own_gets_the_gradient_of_the_mean(kind, team):
+    (wanted,) = team.run(spread.through_a_network, 1, "ddp")
+    for found in team.run(spread.through_a_network, 2, kind):  # all of whose processes have samples
+        for one, other in zip(found, wanted, strict=True):
+            close(one, other)
 
 
 @pytest.mark.parametrize(("what", "words"), [("second derivative", "create_graph"), ("nobody has samples", "empty")])

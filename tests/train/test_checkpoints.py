@@ -197,6 +197,11 @@ def test_a_run_is_not_grown_over_another_folder(five, tmp_path, capsys):
     assert code_of([*line, str(five.path)]) == 1
     assert "holds a run already" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    (tmp_path / ".new.part").mkdir()
+    (tmp_path / ".new.part" / "mine.txt").write_text("mine")
+    assert code_of([*line, str(tmp_path / "new")]) == 1
+    assert "is in the way" in capsys.readouterr().err
+    assert (tmp_path / ".new.part" / "mine.txt").read_text() == "mine" and not (tmp_path / "new").exists()
 
 
 # ------------------------------------------------------------------------------------ what is left of an epoch

@@ -240,15 +240,15 @@ def merge_checkpoint(path: Path, out: Path | None = None) -> Path:
     path = checkpoints_at(path)[-1]
     if not path.is_dir():
         raise ArcwiseError(f"{path} is one file already.")
-    told = state_of(path, progress_of(MOST))
-    refuse_damaged(path, told["crc32"])
-    place = out or path.with_suffix(".safetensors")
-    run = Run(path.parent.parent)
-    state = first_random_state(run.settings.seed if run.exists() else 0)
-    meta = {"arcwise": str(FORMAT), "progress": json.dumps(told["progress"])}
-    write_tensors(place, {**merged_entries(path), "random.cpu": tensor_entry(state["random.cpu"])}, meta)
-    if out is None:
-        forget(path)
+    run, place = Run(path.parent.parent), out or path.with_suffix(".safetensors")
+    with run.locked() if run.exists() else contextlib.nullcontext():  # training lets old checkpoints go
+        told = state_of(path, progress_of(MOST))
+        refuse_damaged(path, told["crc32"])
+        state = first_random_state(run.settings.seed if run.exists() else 0)
+        meta = {"arcwise": str(FORMAT), "progress": json.dumps(told["progress"])}
+        write_tensors(place, {**merged_entries(path), "random.cpu": tensor_entry(state["random.cpu"])}, meta)
+        if out is None:
+            forget(path)
     return place
 
 

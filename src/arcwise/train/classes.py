@@ -53,7 +53,8 @@ def change_classes(
     mean embedding of its images, as long as the others are on average, and without momentum. `grow` says whether
     classes may come, or go. Steps are counted anew, for the images are others.
     """
-    Run(out).refuse_existing()
+    if Run(out).exists():
+        raise ArcwiseError(f"{out} holds a run already: choose another --out.")
     claim_folder(out, "run")
     path, seen = newest_of(run)
     tensors = read_whole(path).tensors
@@ -71,8 +72,9 @@ def change_classes(
     model, head = build(config, splits, None, device=CPU)
     changed = with_rows(tensors, class_tensors(tensors, model, head, config), rows, means, seed=config.seed)
     command = command_for(run, source, out)
+    refuse_anothers(beside)
+    shutil.rmtree(beside, ignore_errors=True)
     try:
-        shutil.rmtree(beside, ignore_errors=True)
         start.names = names
         start.save(beside / START)
         save_beginning(beside, changed, config)
@@ -84,6 +86,15 @@ def change_classes(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Changed(Run(out), came, went, len(names) - len(came), command)
+
+
+def refuse_anothers(beside: Path) -> None:
+    """Raises where the place in which a new Run is put together holds more than a killed command may have left."""
+    left = {START, "checkpoints", "trained_on.safetensors", "config.json"}
+    found = [item.name for item in beside.iterdir()] if beside.is_dir() else []
+    strange = [name for name in found if name not in left and not (name.startswith(".") and name.endswith(".part"))]
+    if strange or beside.is_file():
+        raise ArcwiseError(f"{beside} is in the way: move it, or choose another --out.")
 
 
 def newest_of(run: Run) -> tuple[Path, TrainedOn]:
