@@ -117,7 +117,7 @@ def network_bytes(batch: int, dim: int, processes: int) -> int:
     that. Lengths, labels and the gradient of the losses are gathered, four numbers of each sample are summed.
 
     >>> network_bytes(1024, 512, 1), network_bytes(1024, 512, 8)
-    (0, 3727360)
+    (0, 3713024)
     """
     share = (processes - 1) / processes
     return round(share * (2 * batch * dim * 4 + batch * (4 + 8 + 4) + 2 * 4 * batch * 4))
