@@ -607,8 +607,9 @@ def test_smaller_numbers_tell_their_cost(here, capsys):
         assert re.search(rf"cost of {precision} on 120 images: equal error .* TAR at FAR 0.01", said)
         mine = arcwise.load_encoder(f"{precision}.onnx").fingerprint
         assert mine != arcwise.load_encoder("run").fingerprint
-        arc(capsys, f"export run again-{precision}.onnx --on calibration --precision {precision}")
-        assert arcwise.load_encoder(f"again-{precision}.onnx").fingerprint == mine
+        if precision == "int8":  # whose ranges are looked for
+            arc(capsys, f"export run again-{precision}.onnx --on calibration --precision {precision}")
+            assert arcwise.load_encoder(f"again-{precision}.onnx").fingerprint == mine
     assert "is there already" in arc(capsys, "export run fp16.onnx --on calibration", code=1)
     assert "exported model already" in arc(capsys, "export fp16.onnx more.onnx --on calibration", code=1)
 
@@ -625,7 +626,8 @@ def test_a_damaged_or_strange_onnx_file_is_a_message(here, exported, capsys, tmp
 
 
 @pytest.mark.filterwarnings("ignore:.*does not tell what it was trained on:arcwise.errors.Note")
-def test_a_checkpoint_of_insightface_goes_the_whole_way(here, capsys, tmp_path):
+@pytest.mark.parametrize("exported", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_checkpoint_of_insightface_goes_the_whole_way(exported, here, capsys, tmp_path):
     import torch
 
     torch.manual_seed(0)
@@ -633,23 +635,28 @@ def test_a_checkpoint_of_insightface_goes_the_whole_way(here, capsys, tmp_path):
     net = arcwise.Embedder(arcwise.ModelConfig(backbone="iresnet18", dim=16, norm=True), preprocessing=look)
     net.train()
     for _ in range(3):
-        net(torch.rand(32, 3, 16, 16) * 2 - 1)  # batch norms that have seen something
+        net(torch.rand(8, 3, 16, 16) * 2 - 1)  # batch norms that have seen something
     named = {name.removeprefix("backbone.").removeprefix("neck."): value for name, value in net.state_dict().items()}
     torch.save(named, tmp_path / "theirs.pth")
-    model, onnx, images = tmp_path / "theirs.pth", tmp_path / "theirs.onnx", "known/7/0001.png known/7/0002.png"
-    few = "--far 0.2 --few-identities"
+    model, images, some = tmp_path / "theirs.pth", "known/7/0001.png known/7/0002.png", tmp_path / "some"
+    for name in ("7/0001.png", "7/0002.png", "8/0001.png", "8/0002.png"):
+        (some / name).parent.mkdir(parents=True, exist_ok=True)
+        (some / name).write_bytes(Path("known", name).read_bytes())
     assert "calibrate" in arc(capsys, f"verify {model} {images}")
-    assert f"{tmp_path}/thresholds.json holds it" in arc(capsys, f"calibrate {model} --on calibration {few}")
-    assert arc(capsys, f"verify {model} {images}").startswith(("same", "different"))
+    said = arc(capsys, f"calibrate {model} --on {some} --far 0.2 --few-identities")
+    assert f"{tmp_path}/thresholds.json holds it" in said
     arc(capsys, f"gallery create {tmp_path}/people --model {model}")
-    arc(capsys, f"gallery add {tmp_path}/people known")
+    arc(capsys, f"gallery add {tmp_path}/people {some}")
     told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png")
     assert told.startswith("known/8/0001.png  8  cosine 1.0")
-    assert "name some with --on" in arc(capsys, f"export {model} {onnx}", 1)
-    assert "1 of 1 thresholds are in it" in arc(capsys, f"export {model} {onnx} --on known")
-    assert arcwise.load_encoder(onnx).fingerprint == arcwise.load_encoder(model).fingerprint
-    told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png --model {onnx}")
-    assert told.startswith("known/8/0001.png  8  cosine 1.0")
+    if exported:  # which takes a minute
+        onnx = tmp_path / "theirs.onnx"
+        assert arc(capsys, f"verify {model} {images}").startswith(("same", "different"))
+        assert "name some with --on" in arc(capsys, f"export {model} {onnx}", 1)
+        assert "1 of 1 thresholds are in it" in arc(capsys, f"export {model} {onnx} --on {some}")
+        assert arcwise.load_encoder(onnx).fingerprint == arcwise.load_encoder(model).fingerprint
+        told = arc(capsys, f"gallery identify {tmp_path}/people known/8/0001.png --model {onnx}")
+        assert told.startswith("known/8/0001.png  8  cosine 1.0")
 
 
 # ------------------------------------------------------------------------------------ the whole path
