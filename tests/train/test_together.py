@@ -2,19 +2,24 @@
 
 import json
 import shutil
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 import arcwise
 from arcwise.cli import code_of
 from arcwise.config import override
 from arcwise.recipes import recipe
 from arcwise.records import Run
+from arcwise.train import pulse
 from arcwise.train.checkpoint import checkpoints_of, read_whole
 from arcwise.train.spread import sum_of
+from arcwise.train.together import together
 from arcwise.weights import load_tensors, save_tensors
 from launch import launch
 from train import shared
@@ -133,6 +138,18 @@ def test_the_same_number_of_processes_goes_on_to_the_same_bits(tmp_path):
     assert whole["model"] == again["model"] and whole["test"] == again["test"]
 
 
+def test_no_thread_is_left_that_holds_the_processes_groups_once_a_training_is_over(tmp_path, monkeypatch):
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    monkeypatch.setattr(pulse, "EVERY", 0.01)
+    monkeypatch.setattr(pulse.Pulse, "look", lambda *asked: time.sleep(0.5) or [])
+    try:
+        with together(torch.device("cpu")) as us, pulse.beating(us, 60.0):
+            time.sleep(0.1)  # now it looks
+        assert "pulse" not in [thread.name for thread in threading.enumerate()]
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_linear_head_and_batch_norms_train_together(tmp_path):
     said = launch(
         shared.train_plain, 2, tmp_path / "run", ("train.epochs=6", "head.name=softmax-bias", "train.lr=0.05")
@@ -198,6 +215,18 @@ def unheard(tensors, places):
 
 def eight_bits(tensors, places):
     tensors["model.head.weight"] = tensors["model.head.weight"].to(torch.int8)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_checkpoint_that_tells_of_another_step_than_its_name_gives_way(joined, stopped, alone, tmp_path):
+    out = shutil.copytree(stopped, tmp_path / "run")
+    if joined:
+        assert code_of(["checkpoint", "merge", str(out)]) == 0
+    newest = checkpoints_of(Run(out))[-1]
+    newest.rename(newest.with_name("step-00000031" + newest.suffix))
+    assert code_of(["checkpoint", "inspect", str(out)]) == 1
+    with pytest.warns(arcwise.errors.Note, match="is called by another"):
+        close(shared.train_wide(out), alone("arcface"))
 
 
 @pytest.mark.parametrize("change", [moved, unplaced, unheard, eight_bits, "gone"])

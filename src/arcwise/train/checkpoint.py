@@ -189,6 +189,7 @@ def read_whole(path: Path) -> WholeState:
         tensors, meta = load_tensors(path)
         with errors_name(path):
             found = WholeState(tensors, meta_json(meta, "progress", progress_of(MOST), without="{}"), 1)
+    refuse_another_step(path, found.progress.get("step", 0))
     with errors_name(path):
         refuse_not_finite(found.tensors)
     return found
@@ -263,13 +264,22 @@ def what_is_wrong(path: Path, optimisers: Mapping[str, torch.optim.Optimizer], t
     """What keeps a checkpoint from being taken, as far as this process looks at it; nothing where it is whole."""
     try:
         if path.is_dir():
-            refuse_damaged(path, state_of(path, progress_of(total))["crc32"], together)
+            told = state_of(path, progress_of(total))
+            refuse_another_step(path, told["progress"]["step"])
+            refuse_damaged(path, told["crc32"], together)
             refuse_odd_state(path, optimisers, whole=together.alone)
         elif together.lead:
-            read_file(path, optimisers, total, whole=together.alone)
+            refuse_another_step(path, read_file(path, optimisers, total, whole=together.alone)[1].step)
     except ArcwiseError as error:
         return str(error)
     return ""
+
+
+def refuse_another_step(path: Path, step: int) -> None:
+    """Raises where a checkpoint tells of another step than the one that its name says it is of."""
+    named = re.fullmatch(r"step-(\d+)", path.name.removesuffix(".safetensors"))
+    if named is not None and int(named[1]) != step:
+        raise ArcwiseError(f"{path} tells of step {step:,}, and is called by another.")
 
 
 def refuse_odd_state(folder: Path, optimisers: Mapping[str, torch.optim.Optimizer], *, whole: bool) -> None:

@@ -25,6 +25,7 @@ from arcwise.train.together import Together
 EVERY = 1.0  # seconds
 ENDED = "has ended"
 GONE = 3.5  # seconds without a beat after which a process is taken for gone, once an exchange has failed
+LEAVE = 5.0  # seconds that a thread which waits for the first process's answer is waited for at the end
 
 
 class Pulse:
@@ -42,8 +43,9 @@ class Pulse:
         self.who = [self.store.get(f"who/{rank}").decode() for rank in range(us.count)]
         self.seen = [("", time.monotonic())] * us.count
         self.answered = time.monotonic()
-        for work in (self.run, self.guard):
-            threading.Thread(target=work, daemon=True, name="pulse").start()
+        self.threads = [threading.Thread(target=work, daemon=True, name="pulse") for work in (self.run, self.guard)]
+        for thread in self.threads:
+            thread.start()
 
     @property
     def watched(self) -> list[int]:
@@ -97,6 +99,12 @@ class Pulse:
             print(f"arcwise: {self.words(silent, what)}", file=sys.stderr, flush=True)
         os._exit(1)
 
+    def stop(self) -> None:
+        """Beats no more. A thread that let go of torch's groups while Python ends would abort the process."""
+        self.over.set()
+        for thread in self.threads:
+            thread.join(LEAVE)
+
     def words(self, ranks: list[int], what: str) -> str:
         """What is said of processes that are not there any more, and what to do."""
         count = self.us.count
@@ -141,6 +149,6 @@ def beating(us: Together, silence: float) -> Iterator[None]:
         first = min(set(range(us.count)) - set(gone)) == us.rank
         raise (ArcwiseError if first else AlreadyTold)(pulse.words(gone, ENDED)) from None
     finally:
-        pulse.over.set()
+        pulse.stop()
         if before is not None:
             signal.signal(signal.SIGTERM, before)
