@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -97,17 +98,20 @@ class OverlapWatch:
 
 
 def refuse_named_twice(keys: tuple[str, ...]) -> None:
-    """Raises where an image is named more than once: it would be compared with itself.
+    """Raises where an image is named more than once, however its folder is spelt: it would be compared with itself.
 
     >>> refuse_named_twice(("a.png", "b.png", "a.png"))
     Traceback (most recent call last):
     arcwise.errors.ArcwiseError: a.png is named more than once, and would be compared with itself: name it once.
     """
-    seen = set[str]()
+    seen, folders = set[tuple[str, str]](), dict[str, str]()
     for key in keys:
-        if key in seen:
+        folder, name = os.path.split(key)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        if (folders[folder], name) in seen:
             raise ArcwiseError(f"{key} is named more than once, and would be compared with itself: name it once.")
-        seen.add(key)
+        seen.add((folders[folder], name))
 
 
 def refuse_equal_rows(test: Embeddings, other: Embeddings, *, what: str, allow: bool = False) -> None:

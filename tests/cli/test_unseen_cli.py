@@ -263,6 +263,7 @@ def test_without_a_threshold_verify_shows_the_cosine_and_how_to_get_one(here, ca
     ("embed run known --part test --out x.safetensors", "known is a path"),
     ("evaluate run --on known known", "0001.png is named more than once"),
     ("calibrate run --on known known --far 0.2", "0001.png is named more than once"),
+    ("calibrate run --on known known/../known --far 0.2", "0001.png is named more than once"),
     ("pairs make known/7 -n 20", "1 identity is too few for 10 folds"),
     ("evaluate run --on broken --out known", "known holds other files"),  # before anything is embedded
     ("pairs make nowhere", "nowhere"), ("gallery create run --model run", "needs a folder of its own|holds a run"),

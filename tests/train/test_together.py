@@ -229,6 +229,15 @@ def test_a_checkpoint_that_tells_of_another_step_than_its_name_gives_way(joined,
         close(shared.train_wide(out), alone("arcface"))
 
 
+def test_where_no_checkpoint_can_be_read_nothing_is_promised(stopped, tmp_path, capsys):
+    out = shutil.copytree(stopped, tmp_path / "run")
+    for place in checkpoints_of(Run(out)):
+        (place / "state.json").write_text("{}")
+    assert code_of(["checkpoint", "inspect", str(out)]) == 1
+    said = capsys.readouterr()
+    assert "the first step" in said.err and "goes on from" not in said.err and "before it" not in said.out
+
+
 @pytest.mark.parametrize("change", [moved, unplaced, unheard, eight_bits, "gone"])
 def test_shards_that_make_no_whole_give_way_to_the_checkpoint_before(change, stopped, alone, tmp_path):
     out = shutil.copytree(stopped, tmp_path / "run")

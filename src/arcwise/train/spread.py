@@ -128,7 +128,7 @@ def sum_of(shard: Path) -> str:
 def state_of(folder: Path, progress: Check) -> dict[str, Any]:
     """What state.json tells of a checkpoint."""
     wanted = table({"arcwise": text, "processes": whole(1, 10**6), "progress": progress, "crc32": table(rest=text)})
-    told = read_json(folder / STATE_FILE, wanted, cure="The checkpoint before it will do.")
+    told = read_json(folder / STATE_FILE, wanted, cure="Where there is one, that of an earlier step will do.")
     if told["arcwise"] != str(FORMAT):
         raise ArcwiseError(f"{folder} was written in format {told['arcwise']}; this version reads {FORMAT}.")
     return told
