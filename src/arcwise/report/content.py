@@ -143,7 +143,7 @@ def first_page(about: Subject, picture: list[Block]) -> list[Block]:
         Paragraph(question(about)),
         Answer(" ".join(conclusions.answer(table, head, judged))),
         *picture[1:],  # the sentence below names it
-        Paragraph(basis(about)),
+        Paragraph(" ".join([basis(about), *seen_before(about)])),
         first_numbers(table, head, judged, table.heads if len(table.heads) <= ROOM else shown_heads(about)),
     ]
 
@@ -211,6 +211,12 @@ def basis(about: Subject) -> str:
         f"[[{picture}]] shows the test images under {drawn}, [[first]] the main numbers. They rest on {seeds}; "
         f"{listed(parts)}.{same if len(counts) > 1 else ''}"
     )
+
+
+def seen_before(about: Subject) -> list[str]:
+    """Which images to test on were trained on by the models that the runs began from, each said once."""
+    told = [words for many in about.runs.values() for run in many for words in run.result.get("seen_before", [])]
+    return list(dict.fromkeys(f"Beware: {words}" for words in told))
 
 
 def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -> TableRows:
