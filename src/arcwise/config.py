@@ -143,7 +143,7 @@ class TrainConfig:
     batch: int = 128  # images a step
     remainder: bool = False  # an epoch ends with a smaller batch of the images that are left over
     accumulate: int = 1  # a batch is split into this many parts, one gradient
-    optimiser: str = "sgd"  # or adamw
+    optimiser: str = "sgd"  # sgd (Nesterov) or adamw
     lr: float = 0.1  # the largest learning rate
     momentum: float = 0.9  # of sgd
     weight_decay: float = 5e-4  # of weights, not of biases and norms

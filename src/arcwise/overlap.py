@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ def trained_on(model: str | Path) -> TrainedOn | None:
     found, seen = None if run is None else run.trained_on, set[Path]()
     while run is not None and found is not None and (init := run.settings.init) and run.path not in seen:
         seen.add(run.path)
+        if Path(init).resolve().parent == run.path.resolve():  # begun with other classes: its hashes are of both
+            break
         run = run_of_model(init)
         before = None if run is None else run.trained_on
         if before is None:
@@ -56,6 +59,25 @@ def refuse_trained_on(unseen: Images, seen: TrainedOn, *, allow: bool = False) -
     if not allow:
         raise ArcwiseError(f"{told}. Leave them out, or pass data.allow_overlap=true (--set) to go on all the same.")
     note(f"{told}.")
+
+
+def flattering(parts: Mapping[str, Images], before: TrainedOn | None) -> tuple[str, ...]:
+    """What to know where images to test on were trained on before this training, by what it begins from.
+
+    Images that this training has twice, once to train on, are told elsewhere.
+    """
+    if before is None:
+        return ()
+    own, told = image_hashes(parts["train"]), []
+    for part in ("validation", "test"):
+        hashes = image_hashes(parts[part]) if part in parts else np.zeros(0, np.uint64)
+        if many := int((before.holds(hashes) & ~np.isin(hashes, own)).sum()):
+            told.append(
+                f"{many:,} of the {len(hashes):,} {part} images were trained on before, by the model that this run "
+                "began from: accuracy there is better than it will be. A folder with train/ and test/ in it keeps them "
+                "apart."
+            )
+    return tuple(told)
 
 
 class OverlapWatch:

@@ -19,7 +19,7 @@ from arcwise.metrics.folds import FoldAccuracy, accuracy_of_folds
 from arcwise.metrics.rejection import Rejection, rejection
 from arcwise.metrics.resting import rests_on
 from arcwise.metrics.rows import row_blocks, unit_rows
-from arcwise.metrics.summary import FARS, NEAREST_POINT, all_metrics
+from arcwise.metrics.summary import FARS, METRICS, all_metrics
 from arcwise.metrics.verification import PairScores, auc, eer, equal_error_rate, score_pairs, tar_at_far
 from arcwise.metrics.watchlist import Watchlist, watchlist
 from arcwise.pairs import PairTable, make_pairs, possible_pairs
@@ -108,8 +108,9 @@ def try_on_pairs(
         column: group_rows(np.array(table.columns[column])[kept], score, same, at.threshold) for column in by
     }  # fmt: skip
     numbers, labels, marks = pair_numbers(scores, folds, table.identities)
+    notes = {name: METRICS[name].note for name in numbers if name in METRICS and METRICS[name].note}
     return Trial(
-        embeddings=found, numbers=numbers, labels=labels, notes={"pairs-eer": NEAREST_POINT}, marks=marks,
+        embeddings=found, numbers=numbers, labels=labels, notes=notes, marks=marks,
         threshold=at.threshold, scores=scores, folds=folds, rejection=by_length(found, scores, a, b, score, same),
         groups=groups, shown=with_images(work, found, hardest_of(a, b, score, same)), left_out=int((~kept).sum()),
     )  # fmt: skip
@@ -136,7 +137,6 @@ def try_on(
     numbers = all_metrics(found, None, centres)
     if "pairs-eer" not in numbers:
         raise ArcwiseError("it takes two identities, and two images of one of them, to try a model.")
-    from arcwise.metrics.summary import METRICS
     from arcwise.metrics.verification import all_pairs
 
     scores = all_pairs(found)

@@ -492,7 +492,7 @@ def test_a_large_gallery_is_searched_by_bytes_first_and_answers_the_same(tmp_pat
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("gone", "there is no gallery .*arcwise gallery create"),
+        ("gone", "there is no gallery .*arcwise gallery create .+ --model MODEL"),
         ("cut", r"gallery\.json cannot be read: .*Put the file back"),
         (
             "other",

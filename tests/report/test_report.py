@@ -97,12 +97,21 @@ def test_the_zip_holds_code_figures_numbers_and_the_pdf(folder):
     assert any(name.startswith("runs/arcface") for name in names)
 
 
+def test_a_report_says_what_its_words_mean_and_which_rates_rest_on_too_little(folder):
+    page = (folder / "report.html").read_text()
+    first, rest = page.split('id="s1"', 1)
+    assert "Dunn: the smallest distance between classes over the largest extent of one" in first
+    [row] = re.findall(r"<td>([^<]*TAR at FAR 0.001[^<]*)</td>", rest)
+    assert row.endswith("†") and "TAR at FAR: the share of pairs of one class that is taken for the same" in rest
+    assert re.search(r"† all pairs: TAR at FAR 0.001 rests on \d", rest)
+
+
 def test_a_single_run_and_a_run_without_snapshots_can_be_reported(folder, tmp_path):
     run = Run.open(folder / "arcface-seed0")
     assert code_of(["report", str(run.path), "--html", "--out", str(tmp_path / "one")]) == 0
     page = (tmp_path / "one" / "report.html").read_text()
     assert "What has ArcFace m=0.3 s=8 learned of 5 classes" in page and "One seed: another may give" in page
-    assert "1 seed of each head" in page
+    assert "They rest on 1 seed;" in page and "Seed 0 of each head" not in page and "each panel at" not in page
 
 
 def test_figures_alone_and_as_svg(folder, tmp_path, capsys):

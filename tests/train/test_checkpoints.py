@@ -11,9 +11,13 @@ from safetensors.torch import load_file
 from arcwise.cli import code_of
 from arcwise.config import Config, DataConfig, HeadConfig, ModelConfig, TrainConfig, override
 from arcwise.data import load
-from arcwise.errors import ArcwiseError
+from arcwise.data.images import image_hashes
+from arcwise.errors import ArcwiseError, Note
 from arcwise.model import Embedder
+from arcwise.overlap import trained_on
 from arcwise.records import Run
+from arcwise.report.content import seen_before
+from arcwise.study.subject import subject
 from arcwise.train import checkpoint, train
 from arcwise.train.checkpoint import checkpoints_of, read_whole
 from arcwise.train.loop import Trainer
@@ -171,10 +175,55 @@ def test_a_grown_run_trains_on_and_a_dropped_one_too(five, tmp_path, capsys):
         out = tmp_path / verb
         assert code_of(["checkpoint", verb, str(five.path), "--data", data, "--out", str(out)]) == 0
         assert words in capsys.readouterr().out
-        run = train(Run.open(out).settings, out, resume=True, device="cpu")
+        with pytest.warns(Note, match="test images were trained on before"):
+            run = train(Run.open(out).settings, out, resume=True, device="cpu")
         assert run.result["steps"] > 0 and len(run.prototypes().w) == len(run.embeddings("test").names)
         with pytest.raises(ArcwiseError, match="holds a run already"):
             train(Run.open(out).settings, out, device="cpu")
+
+
+def test_classes_that_change_again_and_again_keep_the_prototypes_of_their_names(five, tmp_path, capsys):
+    """One that comes may stand before others, and one that is gone may come again."""
+    run, names = five, "01234"
+    for verb, wanted in (("drop", "134"), ("grow", "1346"), ("grow", "12346"), ("drop", "246"), ("grow", "0246")):
+        out = tmp_path / f"{verb}-{wanted}"
+        line = ["checkpoint", verb, str(run.path), "--data", f"digits[{','.join(wanted)}]", "--out", str(out)]
+        assert code_of(line) == 0, capsys.readouterr().err
+        before, after = checkpoints_of(run)[-1], checkpoints_of(Run.open(out))[-1]
+        for name in set(names) & set(wanted):
+            one, other = kept_of(before, names.index(name)), kept_of(after, wanted.index(name))
+            assert all(torch.equal(one[key], other[key]) for key in one), (verb, wanted, name)
+        run, names = Run.open(out), wanted
+
+
+def test_a_run_with_other_classes_says_which_test_images_were_trained_on_before(five, tmp_path, capsys):
+    """The split is drawn anew among more images."""
+    out = tmp_path / "seven"
+    assert code_of(["checkpoint", "grow", str(five.path), "--data", "digits[0-6]", "--out", str(out)]) == 0
+    capsys.readouterr()
+    splits = load(Run.open(out).settings.data)
+    assert five.trained_on is not None
+    before = int(five.trained_on.holds(image_hashes(splits.test)).sum())
+    assert before > 0
+    told = f"{before} of the {len(splits.test)} test images were trained on before"
+    with pytest.warns(Note, match=told):
+        train(Run.open(out).settings, out, resume=True, device="cpu")
+    assert code_of(["evaluate", str(out)]) == 0
+    assert told in capsys.readouterr().out
+    [sentence] = seen_before(subject([out]))
+    assert told in sentence
+
+
+def test_a_run_with_other_classes_knows_all_that_was_trained_on_before(five, tmp_path, capsys):
+    first = train(small("data.source=digits[5-9]"), tmp_path / "first", device="cpu")
+    tuned = train(override(SMALL, [f"init={first.path}"]), tmp_path / "tuned", device="cpu")
+    assert "seen_before" not in tuned.result  # other classes, other images
+    out = tmp_path / "grown"
+    assert code_of(["checkpoint", "grow", str(tuned.path), "--data", "digits[0-5]", "--out", str(out)]) == 0
+    known = trained_on(out)
+    assert known is not None and "fine-tuned" not in capsys.readouterr().err
+    for run in (first, tuned):
+        assert run.trained_on is not None and known.holds(run.trained_on.hashes).all()
 
 
 @pytest.mark.parametrize(("verb", "data", "words"), [

@@ -124,6 +124,7 @@ def evaluate_command(
         if not values:
             print(f"{'-':>11}  {nothing_matches(only, set(measured[path]), runs=Path(path).is_dir())}")
         show_numbers(values, {name: METRICS[name].label for name in values}, every[path][1])
+        show_seen_before(Path(path))
     show_notes({name: METRICS[name].note for values in found.values() for name in values})
     left = max(len(values) for values in measured.values()) - max(len(values) for values in found.values())
     if left and not only:
@@ -154,6 +155,14 @@ def show_numbers(values: Mapping[str, float | None], labels: Mapping[str, str], 
     for name in values:
         if name in marks:
             print(f"† {name} {marks[name]}.")
+
+
+def show_seen_before(path: Path) -> None:
+    """Which images of a Run's parts had been trained on before it began."""
+    from arcwise.records import Run
+
+    for words in Run.open(path).result.get("seen_before", []) if path.is_dir() else []:
+        print(f"note: {words}")
 
 
 def show_notes(notes: Mapping[str, str]) -> None:

@@ -40,7 +40,8 @@ class Splits:
     """What a run trains on, watches, and is judged by. `unseen` holds classes that no other part has.
 
     `broken` are the files of a folder that were skipped, with the reason; `notes` say what else a person should know
-    before they train; `framing` is how images were made square.
+    before they train; `seen_before` says which parts hold images that a model to start from was trained on; `framing`
+    is how images were made square.
     """
 
     train: Images
@@ -49,6 +50,7 @@ class Splits:
     unseen: Images | None = None
     broken: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    seen_before: tuple[str, ...] = ()
     framing: Framing | None = None
     handed_over: bool = False  # by a user, as arrays: nothing but their pixels says which images they are
 

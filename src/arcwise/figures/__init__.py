@@ -48,7 +48,7 @@ class Illustration(NamedTuple):
 
 FIGURES: dict[str, Illustration] = {
     "embeddings": Illustration("first", embedding_plane, "the embeddings under each head", True),
-    "glance": Illustration("glance", at_a_glance, "every seed of the main numbers"),
+    "glance": Illustration("glance", at_a_glance, "the main numbers seed by seed"),
     "schematic": Illustration("method", eight_classes, "the idea in a sketch"),
     "samples": Illustration("data", samples, "some of the images"),
     "circle": Illustration("embeddings", unit_circle, "where directions fall on the circle", True),

@@ -60,9 +60,9 @@ def angle_histograms(about: Subject) -> Iterator[Depiction]:
         before = (None, None) if first is None or start is None else both_angles(first, start)
         shown.append(AnglePanel(head, *both_angles(about.embeddings(head), about.prototypes(head)), *before))
     before = " Outlines show them before training." if any(panel.own_before is not None for panel in shown) else ""
+    height = " Each panel has its own height." if len(shown) > 1 else ""
     yield (
-        "Angles of the test samples to their own and to the nearest other centre, seed "
-        f"{about.first.settings.seed} of each head.{before} Each panel has its own height.",
+        f"Angles of the test samples to their own and to the nearest other centre. {about.drawn}.{before}{height}",
         draw_angles(shown),
     )
 

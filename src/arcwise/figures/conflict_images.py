@@ -58,7 +58,7 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
         titles.append(head.replace(" ", "\n", 1))
     if rows:
         yield (
-            f"The worst conflicts of each head, seed {about.first.settings.seed}: a rightly classified sample (black), "
+            f"The worst conflicts. {about.drawn}: a rightly classified sample (black), "
             "one of its own class (blue) and one of another (orange) that is nearer. Names are classes, "
             "numbers angles to the first image." + (f" There are none under {' and '.join(none)}." if none else ""),
             draw_pictures(rows, titles=titles, side=0.62),

@@ -151,7 +151,8 @@ def embedding_plane(about: Subject) -> Iterator[Depiction]:
         )
     elif len(shown[0].embeddings.names) > TOLD_APART:
         words += " Classes are named where there is room."
-    yield f"{words} Seed {about.first.settings.seed} of each head, each panel at its own scale.", draw_planes(shown)
+    scale = ", each panel at its own scale" if len(shown) > 1 else ""
+    yield f"{words} {about.drawn}{scale}.", draw_planes(shown)
 
 
 def biased_plane(about: Subject) -> Iterator[Depiction]:

@@ -63,10 +63,12 @@ def verification_curves(about: Subject) -> Iterator[Depiction]:
         counts = [histogram(scores, edges) for scores in (pairs.genuine, pairs.impostor)]
         note = f"threshold {at.threshold:.3f}: equal error {(at.far + 1 - at.tar) / 2:.1%}"
         shown.append(RocPanel(head, roc(pairs), edges, counts[0], counts[1], at.threshold, note))
+    several = max(map(len, about.runs.values())) > 1
+    means = "; the tables have the means over all seeds" if several else ""
     where = "pairs of classes nobody has seen" if unseen else "all pairs of test images"
     yield (
         f"Verification on {where}: ROC, and scores of pairs of the same and of different classes with the threshold "
-        f"of equal error. Seed {about.first.settings.seed} of each head; the tables have the means over all seeds.",
+        f"of equal error. {about.drawn}{means}.",
         draw_roc(shown, "ROC, unseen classes" if unseen else "ROC"),
     )
 

@@ -149,6 +149,6 @@ def unit_sphere(about: Subject) -> Iterator[Depiction]:
     yield (
         "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the "
         "best possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
-        f"room left. Seed {about.first.settings.seed} of each head.",
+        f"room left. {about.drawn}.",
         draw_spheres(shown),
     )

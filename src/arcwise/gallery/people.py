@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 import uuid
@@ -44,9 +45,9 @@ SCALES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 class Gallery:
     """People enrolled by their images, for one model: `add`, `identify`, `verify`, `remove`, and what there is.
 
-    >>> Gallery.open("/nowhere/people", model=None)
+    >>> Gallery.open("/gone", model=None)
     Traceback (most recent call last):
-    arcwise.errors.ArcwiseError: there is no gallery /nowhere/people. Make one with: arcwise gallery create
+    arcwise.errors.ArcwiseError: there is no gallery /gone. Make one with: arcwise gallery create /gone --model MODEL
     """
 
     def __init__(self, store: LanceStore | MilvusStore, model: Encoder | None):
@@ -91,7 +92,8 @@ class Gallery:
             refuse_no_encoder(model)
         store = store_at(place)
         if not store.exists():
-            raise ArcwiseError(f"there is no gallery {place}. Make one with: arcwise gallery create")
+            again = f"arcwise gallery create {shlex.quote(str(place))} --model MODEL"
+            raise ArcwiseError(f"there is no gallery {place}. Make one with: {again}")
         gallery = cls(store, model)
         card = gallery.card
         if model is not None and model.fingerprint != card.model:

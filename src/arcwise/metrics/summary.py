@@ -29,6 +29,10 @@ FPRS = (1e-1, 1e-2)
 TRIM = 95.0
 FEW_MEMBERS = 10  # of a class: below, a sample is left out of the mean that it is compared with
 KEEPS = f"of each class the members within the {TRIM:g}th percentile of distance to its centroid are kept: 9 of 10"
+TRUE_ACCEPTS = (
+    "the share of pairs of one class that is taken for the same (true accepts), at the threshold that takes the named "
+    "share of pairs of two classes for the same (false accepts)"
+)
 NEAREST_POINT = "the mean of both errors at the threshold where they are nearest to each other; nothing is interpolated"
 BETWEEN_INSIDE = tuple((a, b) for a in clusters.BETWEEN for b in clusters.INSIDE)
 DUNN = tuple((a, b, c) for a, b in BETWEEN_INSIDE for c in clusters.DISTANCES)
@@ -188,7 +192,7 @@ def pair_metrics(prefix: str, where: str, section: Section, pairs: Callable[[Evi
     for far in FARS:
         made[f"{prefix}-tar-{far:g}"] = Metric(
             f"{where}: TAR at FAR {far:g}", "%", "higher", section if far == shown else "more",
-            over(lambda found, far=far: verification.tar_at_far(found, far).tar),
+            over(lambda found, far=far: verification.tar_at_far(found, far).tar), note=TRUE_ACCEPTS,
         )  # fmt: skip
     return made
 

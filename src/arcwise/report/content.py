@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,16 @@ from arcwise.figures.dunn_epochs import PUBLISHED, is_published
 from arcwise.figures.sweep import sweep_lines
 from arcwise.headspec import folder_name
 from arcwise.metrics import clusters
-from arcwise.metrics.summary import BETWEEN_INSIDE, MAIN_DUNN, MEAN_DUNN, METRICS, dunn_name, metrics_in, with_unit
+from arcwise.metrics.summary import (
+    BETWEEN_INSIDE,
+    MAIN_DUNN,
+    MEAN_DUNN,
+    METRICS,
+    TRUE_ACCEPTS,
+    dunn_name,
+    metrics_in,
+    with_unit,
+)  # fmt: skip
 from arcwise.recipes import RECIPES, recipe
 from arcwise.records import Comparison, Run
 from arcwise.report import conclusions, worked
@@ -76,7 +85,7 @@ def content(
     blocks: list[Block] = [
         *first_page(about, shown("first")),
         *([] if taught else images),
-        Heading("Results", new_page=taught), *results(about.table, about.champion), *shown("glance"),
+        Heading("Results", new_page=taught), *results(about), *shown("glance"),
         Heading("The embeddings", 2), *shown("embeddings"), *([viewer] if viewer else []), *clips, *films,
         Heading("Training", 2), *shown("training"),
         Heading("Class by class", 2), *shown("classes"),
@@ -143,7 +152,7 @@ def first_page(about: Subject, picture: list[Block]) -> list[Block]:
         Paragraph(question(about)),
         Answer(" ".join(conclusions.answer(table, head, judged))),
         *picture[1:],  # the sentence below names it
-        Paragraph(basis(about)),
+        Paragraph(" ".join([basis(about), *seen_before(about)])),
         first_numbers(table, head, judged, table.heads if len(table.heads) <= ROOM else shown_heads(about)),
     ]
 
@@ -187,7 +196,7 @@ def basis(about: Subject) -> str:
     counts = {head: len(found) for head, found in table.seeds.items()}
     every = set(counts.values())
     seeds = (
-        f"{count_of(every.pop(), 'seed')} of each head"
+        f"{count_of(every.pop(), 'seed')}{' of each head' if len(counts) > 1 else ''}"
         if len(every) == 1
         else "seeds: " + ", ".join(f"{head} {count}" for head, count in counts.items())
     )
@@ -206,11 +215,18 @@ def basis(about: Subject) -> str:
         )
     same = " For a given seed every head begins with the same network and meets the images in the same order."
     picture = "sphere" if about.dim == 3 else "embeddings"
-    drawn = f"{SIDE_BY_SIDE} of the {len(about.heads)} heads" if len(about.heads) > SIDE_BY_SIDE else "each head"
+    many = len(about.heads)
+    drawn = f" under {SIDE_BY_SIDE} of the {many} heads" if many > SIDE_BY_SIDE else " under each head" * (many > 1)
     return (
-        f"[[{picture}]] shows the test images under {drawn}, [[first]] the main numbers. They rest on {seeds}; "
+        f"[[{picture}]] shows the test images{drawn}, [[first]] the main numbers. They rest on {seeds}; "
         f"{listed(parts)}.{same if len(counts) > 1 else ''}"
     )
+
+
+def seen_before(about: Subject) -> list[str]:
+    """Which images to test on were trained on by the models that the runs began from, each said once."""
+    told = [words for many in about.runs.values() for run in many for words in run.result.get("seen_before", [])]
+    return list(dict.fromkeys(f"Beware: {words}" for words in told))
 
 
 def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -> TableRows:
@@ -235,7 +251,25 @@ def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -
         words += " it leaves 0 out."
     if len(heads) < len(table.heads):
         words += f" Shown are {len(heads)} of {len(table.heads)} heads; the results have all."
-    return TableRows(["", *heads], rows, words, frozenset(strong), "first")
+    return TableRows(["", *heads], rows, words + explained(names), frozenset(strong), "first")
+
+
+WORDS = {
+    "Dunn": "the smallest distance between classes over the largest extent of one, the larger the better",
+    "equal error rate": "the share of pairs that are judged wrongly, at the threshold where both kinds of error are "
+        "equally frequent",
+    "TAR at FAR": TRUE_ACCEPTS,
+}  # fmt: skip
+
+
+def explained(names: list[str]) -> str:
+    """What the words mean by which some numbers are called.
+
+    >>> explained(["accuracy", MAIN_DUNN])
+    ' Dunn: the smallest distance between classes over the largest extent of one, the larger the better.'
+    """
+    found = [word for word in WORDS if any(word in METRICS[name].label for name in names)]
+    return "".join(f" {word[0].upper()}{word[1:]}: {WORDS[word]}." for word in found)
 
 
 def head_groups(table: Table) -> list[list[str]]:
@@ -410,8 +444,18 @@ def seconds_text(table: Table) -> str:
     return f"{low} s" if low == high else f"{low} to {high} s"
 
 
-def number_table(table: Table, names: list[str], caption: str, name: str, heads: list[str] | None = None) -> TableRows:
-    """A table of metrics by head (all of them, or these), the best mean of all heads marked in each row."""
+def number_table(
+    table: Table,
+    names: list[str],
+    caption: str,
+    name: str,
+    heads: list[str] | None = None,
+    weak: Mapping[str, str] | None = None,
+) -> TableRows:
+    """A table of metrics by head (all of them, or these), the best mean of all heads marked in each row.
+
+    `weak` says what those rest on that rest on too little: a dagger marks them.
+    """
     some, heads = [name for name in names if name in table.values], heads or table.heads
     shown = {n: {h: table.cell(n, h).partition(" ")[0] for h in table.heads} for n in some}
     strong = frozenset(
@@ -420,21 +464,25 @@ def number_table(table: Table, names: list[str], caption: str, name: str, heads:
         for j, h in enumerate(heads)
         if len(set(shown[n].values())) > 1 and h in table.several and shown[n][h] == shown[n][table.best(n)]
     )
-    rows = [[with_unit(n), *(table.cell(n, h) for h in heads)] for n in some]
-    return TableRows(["", *heads], rows, caption, strong, name)
+    marked = {n: weak[n] for n in some if weak and n in weak}
+    rows = [[with_unit(n) + " †" * (n in marked), *(table.cell(n, h) for h in heads)] for n in some]
+    caption += "".join(f" † {METRICS[n].label} {words}." for n, words in marked.items())
+    return TableRows(["", *heads], rows, caption + explained(some), strong, name)
 
 
-def results(table: Table, champion: str) -> list[Block]:
+def results(about: Subject) -> list[Block]:
     """Tables of the closed and the open set, and paired differences."""
+    table, champion, weak = about.table, about.champion, about.weak
     words = seeds_words(table)
     if len(table.several) > 1:
         words += " The best mean of each row, and what equals it, is bold."
     closed, unseen, groups = metrics_in("closed"), metrics_in("open"), head_groups(table)
     caption = f"Classes that were trained on, test images. {words}"
-    out: list[Block] = [number_table(table, closed, caption, "closed", heads) for heads in groups]
+    out: list[Block] = [number_table(table, closed, caption, "closed", heads, weak) for heads in groups]
     said = "The classes that were trained on are in [[closed]]"
     if any(name in table.values for name in unseen):
-        out += [number_table(table, unseen, f"Classes nobody has seen. {words}", "open", heads) for heads in groups]
+        caption = f"Classes nobody has seen. {words}"
+        out += [number_table(table, unseen, caption, "open", heads, weak) for heads in groups]
         said += ", classes nobody has seen in [[open]]"
     if conclusions.rivals_of(table, champion):
         out += paired(table, champion)
@@ -528,7 +576,7 @@ def dunn(about: Subject) -> list[Block]:
     }
     for heads in head_groups(table):
         rows = [[words, *(table.cell(name, head) for head in heads)] for words, name in variants.items()]
-        caption = "Every variant, test images, mean ± standard deviation over seeds."
+        caption = f"Every variant, test images. {seeds_words(table)}"
         out.append(TableRows(["between / inside / distance", *heads], rows, caption, name="variants"))
     return out
 

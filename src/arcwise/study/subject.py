@@ -17,7 +17,8 @@ from arcwise.data.images import Images
 from arcwise.data.sources import PIXELS_TOO, Splits, load
 from arcwise.errors import ArcwiseError
 from arcwise.headspec import HeadSpec
-from arcwise.measure import measure_epochs
+from arcwise.measure import evidence_of, measure_epochs
+from arcwise.metrics.resting import weak_rates
 from arcwise.records import Comparison, Embeddings, Prototypes, Run
 from arcwise.study.table import Table, finite_or_infinite, table_of
 
@@ -97,6 +98,16 @@ class Subject:
     def specs(self) -> dict[str, HeadSpec]:
         """Which head each label stands for, those of the sweep included."""
         return {label: runs[0].head for label, runs in {**self.sweep, **self.aside, **self.runs}.items()}
+
+    @property
+    def drawn(self) -> str:
+        """Which seed figures are of that show one."""
+        return f"Seed {self.first.settings.seed}" + (" of each head" if len(self.heads) > 1 else "")
+
+    @cached_property
+    def weak(self) -> dict[str, str]:
+        """The numbers that rest on too little to mean much, by name, each with what it rests on."""
+        return weak_rates(*evidence_of(self.first)[:2])
 
     def run_of(self, head: str) -> Run:
         """The first run of a head."""

@@ -21,6 +21,7 @@ from arcwise.data.samplers import stream
 from arcwise.embed import embed
 from arcwise.errors import ArcwiseError
 from arcwise.model import Embedder
+from arcwise.overlap import trained_on
 from arcwise.records import FORMAT, Preprocessing, Run, TrainedOn, claim_folder, errors_name, write_json
 from arcwise.sphere import normalise
 from arcwise.train.checkpoint import TrainingState, below, checkpoints_of, first_random_state, read_whole
@@ -56,19 +57,20 @@ def change_classes(
     if Run(out).exists():
         raise ArcwiseError(f"{out} holds a run already: choose another --out.")
     claim_folder(out, "run")
-    path, seen = newest_of(run)
+    path, old = newest_of(run)
     tensors = read_whole(path).tensors
     start = starting_model(run, tensors, data_dir)
+    before_it = trained_on(run.path)
     beside, there = out.with_name(f".{out.name}.part"), out.resolve() / START
     before = run.settings
     config = replace(before, data=replace(before.data, source=source), init=str(there))
     config = fit_to_model(config, start)
     splits = load(config.data, data_dir=data_dir)
     config, names = resolve(config, splits), splits.train.names
-    came, went = (tuple(n for n in one if n not in other) for one, other in ((names, seen.names), (seen.names, names)))
+    came, went = (tuple(n for n in one if n not in other) for one, other in ((names, old), (old, names)))
     refuse_unasked(source, came, went, grow=grow, classes=classes, found=len(names))
     means = mean_directions(start, splits.train, [names.index(name) for name in came])
-    rows = torch.tensor([seen.names.index(name) if name in seen.names else -1 for name in names])
+    rows = torch.tensor([old.index(name) if name in old else -1 for name in names])
     model, head = build(config, splits, None, device=CPU)
     changed = with_rows(tensors, class_tensors(tensors, model, head, config), rows, means, seed=config.seed)
     command = command_for(run, source, out)
@@ -78,7 +80,8 @@ def change_classes(
         start.names = names
         start.save(beside / START)
         save_beginning(beside, changed, config)
-        seen.with_more(TrainedOn(image_hashes(splits.train), names)).save(Run(beside).trained_on_path)
+        seen = TrainedOn(image_hashes(splits.train), names)
+        (seen if before_it is None else seen.with_more(before_it)).save(Run(beside).trained_on_path)
         told = circumstances(replace(config, init=str(beside / START)), CPU, NOTHING_GIVEN, command)
         about = {"head": head.spec.as_values(), "images": splits.fingerprint, **told}
         write_json(beside / "config.json", {"format": FORMAT, "config": dataclasses.asdict(config), **about})
@@ -97,7 +100,7 @@ def refuse_anothers(beside: Path) -> None:
         raise ArcwiseError(f"{beside} is in the way: move it, or choose another --out.")
 
 
-def newest_of(run: Run) -> tuple[Path, TrainedOn]:
+def newest_of(run: Run) -> tuple[Path, tuple[str, ...]]:
     """The newest checkpoint of a Run, and the names of its classes."""
     if run.given:
         raise ArcwiseError(f"{run.path} was trained with objects of your own: change its classes in Python.")
@@ -106,7 +109,8 @@ def newest_of(run: Run) -> tuple[Path, TrainedOn]:
         raise ArcwiseError(f"{run.path} has no checkpoint yet. Go on with: {run.resume_command}")
     if seen is None:
         raise ArcwiseError(f"{run.path} does not tell the names of its classes: an older version began it.")
-    return kept[-1], seen
+    began = run.path / START  # what a run with other classes was trained on has names of those that are gone, too
+    return kept[-1], Embedder.load(began).names if began.is_file() else seen.names
 
 
 def starting_model(run: Run, tensors: Mapping[str, Tensor], data_dir: Path | None) -> Embedder:
@@ -132,8 +136,8 @@ def refuse_unasked(
     """Raises where classes would change that nobody asked to change."""
     if grow and went:
         raise ArcwiseError(
-            f"{source} lacks {len(went):,} of the run's classes, such as {went[0]!r}: name images that hold them "
-            "all, or let them go with: arcwise checkpoint drop"
+            f"{source} lacks {len(went):,} of the run's classes, such as {went[0]!r}: name images of all classes, "
+            "old and new (folders side by side in one), or let some go first with: arcwise checkpoint drop"
         )
     if not grow and came:
         raise ArcwiseError(

@@ -26,7 +26,7 @@ from arcwise.data.sources import looks
 from arcwise.errors import ArcwiseError, Interrupted, NotFinite, note
 from arcwise.heads import Head, LinearHead
 from arcwise.model import Embedder, has_bf16, single
-from arcwise.overlap import refuse_trained_on
+from arcwise.overlap import flattering, refuse_trained_on, trained_on
 from arcwise.recipes import recipe
 from arcwise.records import Run, TrainedOn, claim_folder
 from arcwise.train import finite, results
@@ -174,6 +174,11 @@ def prepare_training(
     seen = TrainedOn(image_hashes(splits.train), splits.train.names)
     if not run.exists() and splits.unseen is not None:
         refuse_trained_on(splits.unseen, seen, allow=config.data.allow_overlap)
+    if config.init:
+        before = run.trained_on if run.exists() else None
+        earlier = trained_on(config.init)
+        before = earlier if before is None else before if earlier is None else before.with_more(earlier)
+        splits = replace(splits, seen_before=flattering(splits.parts, before))
     return Prepared(config, splits, start, seen)
 
 
@@ -544,6 +549,7 @@ class Trainer:
         }  # fmt: skip
         mirror = self.config.train.mirror
         facts |= {} if self.together.alone else {"processes": self.together.count}
+        facts |= {"seen_before": list(self.splits.seen_before)} if self.splits.seen_before else {}
         result = results.keep_result(self.run, self.final, self.evaluation, facts, self.origin, mirror=mirror)
         self.journal.write(**last_line_of(result))
         return self.run
@@ -588,7 +594,7 @@ class Trainer:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know before the first step."""
-        notes = (*self.found_notes, *self.splits.notes)
+        notes = (*self.found_notes, *self.splits.notes, *self.splits.seen_before)
         began = self.run.about.get("threads") if self.run.exists() and self.device.type == "cpu" else None
         if began not in (None, torch.get_num_threads()):
             now = torch.get_num_threads()
@@ -600,9 +606,15 @@ class Trainer:
             notes = (*notes, f"train.batch={self.config.train.batch} is more than all {len(self.splits.train):,} "
                              "training images: every epoch is a single step.")  # fmt: skip
         few = len(self.splits.train) < FEW_IMAGES * self.splits.train.classes
-        if self.config.recipe != "folder" or not self.config.init or not few:
+        if self.config.recipe != "folder" or not self.config.init or not few or self.grown:
             return notes
-        return (*notes, f"a model to start from and fewer than {FEW_IMAGES} images a class: see recipe finetune.")
+        return (*notes, f"a model to start from and fewer than {FEW_IMAGES} images a class: arcwise train finetune, "
+                        "with the same --data and --init, is made for that.")  # fmt: skip
+
+    @property
+    def grown(self) -> bool:
+        """Whether this began where another run was, with other classes."""
+        return Path(self.config.init).resolve().parent == self.run.path.resolve()
 
     def outline(self) -> dict[str, Any]:
         """What a listener needs to know before the first step."""
