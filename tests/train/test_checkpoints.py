@@ -108,6 +108,20 @@ def test_training_does_not_wait_for_a_slow_disk(tmp_path, monkeypatch):
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_a_checkpoint_of_another_run_is_not_gone_on_from(tmp_path):
+    one, other = (
+        train(small("train.epochs=1", f"train.lr={lr}"), tmp_path / lr, device="cpu") for lr in ("0.003", "0.01")
+    )
+    before = load_file(one.model)
+    (one.path / "result.json").unlink()
+    for path in checkpoints_of(other)[-1:]:
+        (one.path / "checkpoints" / path.name).write_bytes(path.read_bytes())
+    with pytest.warns(Note, match="is a checkpoint of another run"):
+        train(small("train.epochs=1", "train.lr=0.003"), one.path, resume=True, device="cpu")
+    again = load_file(one.model)
+    assert all(torch.equal(value, again[name]) for name, value in before.items())
+
+
 def test_as_many_checkpoints_stay_as_asked_for(tmp_path):
     run = train(small("train.keep=4"), tmp_path / "run", device="cpu")
     steps = [int(path.stem.partition("-")[2]) for path in checkpoints_of(run)]

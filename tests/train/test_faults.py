@@ -167,7 +167,7 @@ def test_forty_faults_at_random_moments(unharmed, tmp_path):
             before = torchrun(out, more=more)
             wait_for(lambda out=out, step=step: newest_step(out) >= step)
             before.send_signal(signal.SIGTERM)
-            before.communicate(timeout=60)
+            before.communicate(timeout=150)
             step, delay = 0, 0.0
         training = torchrun(out, "--max-restarts", "3", more=more)
         if moment == "load":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import re
 import shutil
@@ -19,7 +20,8 @@ from arcwise.data.samplers import stream
 from arcwise.errors import ArcwiseError
 from arcwise.ops.sharded import Shard
 from arcwise.records import FORMAT, Run, errors_name, meta_json, write_tensors
-from arcwise.schema import MOST, Check, Unfit, many, number, parse_json, table, truth, whole
+from arcwise.records.files import header_bytes, header_of
+from arcwise.schema import MOST, Check, Unfit, anything, many, number, parse_json, table, truth, whole
 from arcwise.train.pieces import own_rows, shard_of, spread_as
 from arcwise.train.saving import Saver
 from arcwise.train.spread import STATE_FILE, load_spread, merged_entries, refuse_damaged, save_spread, state_of
@@ -63,14 +65,15 @@ def save_checkpoint(
         for at, entries in optimiser.state_dict()["state"].items():
             tensors |= {f"{name}.{at}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
     place = run.path / "checkpoints" / f"step-{progress.step:08d}"
-    told = json.dumps(vars(progress))
+    told, identity = json.dumps(vars(progress)), identity_of(run)
     shards = spread_names(list(tensors), modules, optimisers)
 
     def write(tensors: Mapping[str, Tensor]) -> None:
         if together.alone:
-            save_tensors(place.with_suffix(".safetensors"), tensors, {"arcwise": str(FORMAT), "progress": told})
+            meta = {"arcwise": str(FORMAT), "progress": told, "run": identity}
+            save_tensors(place.with_suffix(".safetensors"), tensors, meta)
         else:
-            save_spread(place, tensors, shards, parse_json(told), together.saving)
+            save_spread(place, tensors, shards, parse_json(told), together.saving, run=identity)
         if together.lead:
             for old in checkpoints_of(run)[:-keep]:
                 forget(old)
@@ -157,7 +160,9 @@ def newest_whole(
     """The newest checkpoint that is whole, None where there never was one; damaged ones are set aside."""
     paths, notes = together.say(checkpoints_of(run) if together.lead else None), []
     for path in reversed(paths):
-        problem = together.first_of(what_is_wrong(path, optimisers, total, together), unless="")
+        problem = together.first_of(
+            what_is_wrong(path, optimisers, total, together) or another_run(path, identity_of(run)), unless=""
+        )
         if not problem:
             return path, tuple(notes)
         aside = path.with_suffix(".damaged")
@@ -246,7 +251,7 @@ def merge_checkpoint(path: Path, out: Path | None = None) -> Path:
         told = state_of(path, progress_of(MOST))
         refuse_damaged(path, told["crc32"])
         state = first_random_state(run.settings.seed if run.exists() else 0)
-        meta = {"arcwise": str(FORMAT), "progress": json.dumps(told["progress"])}
+        meta = {"arcwise": str(FORMAT), "progress": json.dumps(told["progress"]), "run": told.get("run", "")}
         write_tensors(place, {**merged_entries(path), "random.cpu": tensor_entry(state["random.cpu"])}, meta)
         if out is None:
             forget(path)
@@ -273,6 +278,27 @@ def what_is_wrong(path: Path, optimisers: Mapping[str, torch.optim.Optimizer], t
     except ArcwiseError as error:
         return str(error)
     return ""
+
+
+def identity_of(run: Run) -> str:
+    """A digest of what a run began with: checkpoints bear it, so that none of another run is gone on from."""
+    if not run.exists():
+        return ""
+    about = run.about
+    began = [about.get(key) for key in ("config", "head", "images", "start")]
+    return hashlib.sha256(json.dumps(began, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def another_run(path: Path, identity: str) -> str:
+    """What is to be said of a checkpoint that another run has written; nothing of one that does not tell."""
+    try:
+        if path.is_dir():
+            told = state_of(path, anything).get("run", "")
+        else:
+            told = header_of(header_bytes(path)).get("__metadata__", {}).get("run", "")
+    except ValueError:
+        return ""
+    return f"{path} is a checkpoint of another run." if told and identity and told != identity else ""
 
 
 def refuse_another_step(path: Path, step: int) -> None:

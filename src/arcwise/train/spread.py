@@ -68,7 +68,13 @@ def streaming_writer() -> Any:
 
 
 def save_spread(
-    folder: Path, tensors: Mapping[str, Tensor], shards: Mapping[str, Shard], progress: Mapping[str, Any], us: Together
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    shards: Mapping[str, Shard],
+    progress: Mapping[str, Any],
+    us: Together,
+    *,
+    run: str = "",
 ) -> Path:
     """The folder, once all processes have put their part into it; until then it has another name.
 
@@ -97,7 +103,7 @@ def save_spread(
 
     def finish() -> None:
         sums = {path.name: sum_of(path) for path in sorted(beside.glob("*.safetensors"))}
-        told = {"arcwise": str(FORMAT), "processes": us.count, "progress": dict(progress), "crc32": sums}
+        told = {"arcwise": str(FORMAT), "processes": us.count, "run": run, "progress": dict(progress), "crc32": sums}
         write_json(beside / STATE_FILE, told)
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
@@ -127,7 +133,8 @@ def sum_of(shard: Path) -> str:
 
 def state_of(folder: Path, progress: Check) -> dict[str, Any]:
     """What state.json tells of a checkpoint."""
-    wanted = table({"arcwise": text, "processes": whole(1, 10**6), "progress": progress, "crc32": table(rest=text)})
+    must = {"arcwise": text, "processes": whole(1, 10**6), "progress": progress, "crc32": table(rest=text)}
+    wanted = table(must, {"run": text})
     told = read_json(folder / STATE_FILE, wanted, cure="Where there is one, that of an earlier step will do.")
     if told["arcwise"] != str(FORMAT):
         raise ArcwiseError(f"{folder} was written in format {told['arcwise']}; this version reads {FORMAT}.")
