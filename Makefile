@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SITE := .venv/.site
+# Tests wait for processes, disks and clocks a good part of their time: one more of them than cores.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
 
 .PHONY: demo test quick format lint types layers check soak mutants bench results docs site clean
 
@@ -12,7 +14,7 @@ demo: $(READY)
 # One process per core with one thread each: processes that all take every core wait for one another.
 # A file's tests stay in one process, because they share the runs trained for them.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What needs no test to be seen, side by side; one that fails does not hide the others.
 quick: $(READY)
