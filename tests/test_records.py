@@ -15,6 +15,7 @@ from arcwise.errors import ArcwiseError, Busy
 from arcwise.headspec import HeadSpec
 from arcwise.records import FORMAT, Embeddings, Prototypes, Run, read_tensors, write, write_tensors, writing
 from arcwise.records.lock import locked
+from arcwise.records.thresholds import CalibratedThreshold, keep_threshold, read_thresholds
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -249,3 +250,15 @@ def test_thresholds_that_are_kept_at_once_are_all_kept(tmp_path, monkeypatch):
     [one.start() for one in kept]
     [one.join() for one in kept]
     assert sorted(one.far for one in read(path)) == [0.1, 0.2, 0.3]
+
+
+def test_a_threshold_that_was_changed_by_hand_is_refused(tmp_path):
+    found = CalibratedThreshold(
+        far=0.01, cosine=0.5, far_found=0.01, far_low=0.001, far_high=0.1, tar=0.9, tar_low=0.8, tar_high=0.95,
+        identities=50, images=100, impostor_pairs=1000, genuine_pairs=50, evenness=10.0, source="s", date="d", model="m",
+    )  # fmt: skip
+    path = keep_threshold(tmp_path / "thresholds.json", found)
+    assert read_thresholds(path) == [found]
+    path.write_text(path.read_text().replace('"cosine": 0.5', '"cosine": -0.95'))
+    with pytest.raises(ArcwiseError, match=r"angle_degrees 60\.0, which is another: it was changed by hand"):
+        read_thresholds(path)

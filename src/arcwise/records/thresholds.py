@@ -72,9 +72,18 @@ class CalibratedThreshold:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> CalibratedThreshold:
-        """The record that `as_values` wrote; the cosine is what counts."""
+        """The record that `as_values` wrote: cosine, angle and distance say the same thing, or somebody changed one."""
         known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        found = cls(**{key: value for key, value in values.items() if key in known})
+        again = found.as_values()
+        for name in ("angle_degrees", "squared_l2"):
+            one, other = values.get(name, again[name]), again[name]
+            if (one is None) != (other is None) or abs((one or 0.0) - (other or 0.0)) > 1e-4:
+                raise ArcwiseError(
+                    f"a threshold's cosine is {found.cosine:.6f} and its {name} {one}, which is another: it was "
+                    "changed by hand, and the rates beside it are not its own. Calibrate again with: arcwise calibrate"
+                )
+        return found
 
     def told(self) -> str:
         """The threshold and what it rests on, in a sentence."""

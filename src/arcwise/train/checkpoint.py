@@ -192,6 +192,8 @@ def read_whole(path: Path) -> WholeState:
         found = WholeState(load_spread(path, lambda names: {}, ALONE), told["progress"], told["processes"])
     else:
         tensors, meta = load_tensors(path)
+        if "progress" not in meta:
+            raise ArcwiseError(f"{path} is no checkpoint: name a run's folder, or a file of its checkpoints.")
         with errors_name(path):
             found = WholeState(tensors, meta_json(meta, "progress", progress_of(MOST), without="{}"), 1)
     refuse_another_step(path, found.progress.get("step", 0))
@@ -245,7 +247,9 @@ def merge_checkpoint(path: Path, out: Path | None = None) -> Path:
     """One file with all that several processes saved, piece by piece; in its Run where no other place is named."""
     path = checkpoints_at(path)[-1]
     if not path.is_dir():
-        raise ArcwiseError(f"{path} is one file already.")
+        raise ArcwiseError(
+            f"{path} is one file already: there is nothing to join. See: arcwise checkpoint inspect {path}"
+        )
     run, place = Run(path.parent.parent), out or path.with_suffix(".safetensors")
     with run.locked() if run.exists() else contextlib.nullcontext():  # training lets old checkpoints go
         told = state_of(path, progress_of(MOST))
