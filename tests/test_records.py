@@ -255,7 +255,8 @@ def test_thresholds_that_are_kept_at_once_are_all_kept(tmp_path, monkeypatch):
 def test_a_threshold_that_was_changed_by_hand_is_refused(tmp_path):
     found = CalibratedThreshold(
         far=0.01, cosine=0.5, far_found=0.01, far_low=0.001, far_high=0.1, tar=0.9, tar_low=0.8, tar_high=0.95,
-        identities=50, images=100, impostor_pairs=1000, genuine_pairs=50, evenness=10.0, source="s", date="d", model="m",
+        identities=50, images=100, impostor_pairs=1000, genuine_pairs=50, evenness=10.0, source="s",
+        date="d", model="m",
     )  # fmt: skip
     path = keep_threshold(tmp_path / "thresholds.json", found)
     assert read_thresholds(path) == [found]

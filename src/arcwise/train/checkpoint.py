@@ -247,9 +247,7 @@ def merge_checkpoint(path: Path, out: Path | None = None) -> Path:
     """One file with all that several processes saved, piece by piece; in its Run where no other place is named."""
     path = checkpoints_at(path)[-1]
     if not path.is_dir():
-        raise ArcwiseError(
-            f"{path} is one file already: there is nothing to join. See: arcwise checkpoint inspect {path}"
-        )
+        raise ArcwiseError(f"{path} is one file already: nothing to join. See: arcwise checkpoint inspect {path}")
     run, place = Run(path.parent.parent), out or path.with_suffix(".safetensors")
     with run.locked() if run.exists() else contextlib.nullcontext():  # training lets old checkpoints go
         told = state_of(path, progress_of(MOST))
