@@ -169,7 +169,7 @@ def test_long_names_below_images_cover_no_neighbour_and_stay_on_the_page(drawn):
     images = Images(pixels=np.zeros((160, 8, 8, 1), np.uint8), y=y, names=names, source="own")
     about = SimpleNamespace(
         heads=["softmax", "ArcFace m=0.3"], champion="ArcFace m=0.3",
-        first=SimpleNamespace(settings=SimpleNamespace(seed=0)), images=lambda part: images,
+        drawn="Seed 0 of each head", images=lambda part: images,
         prototypes=lambda head: Prototypes(w),
         embeddings=lambda head: Embeddings(x, y, names, images.keys),
     )  # fmt: skip
@@ -185,7 +185,7 @@ def test_four_spheres_stand_in_one_row_and_no_words_cover_others(drawn):
     found = Embeddings(random.standard_normal((90, 3)).astype(np.float32), np.arange(90) % 9, tuple("123456789"))
     about = SimpleNamespace(
         dim=3, heads=[*HEADS[:3], "CurricularFace m=0.5"], champion="NormFace", embeddings=lambda head: found,
-        first=SimpleNamespace(settings=SimpleNamespace(seed=5)),
+        drawn="Seed 5 of each head",
     )  # fmt: skip
     ((caption, figure),) = unit_sphere(cast(Subject, about))
     words = [word for axes in drawn(figure).axes for word in words_of(axes)]

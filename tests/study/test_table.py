@@ -69,7 +69,7 @@ def test_many_heads_are_told_in_tables_that_have_room_and_in_an_answer_of_few_nu
     values = {name: {head: [0.5 + 0.01 * i, 0.501 + 0.011 * i] for i, head in enumerate(heads)}
               for name in ("accuracy", "angle-own", "dunn-nearest-diameter-unit-95")}  # fmt: skip
     found = table(values)
-    told = [block for block in results(found, heads[1]) if isinstance(block, TableRows)]
+    told = [block for block in results(found, heads[1], {}) if isinstance(block, TableRows)]
     assert all(len(block.header) <= 5 for block in told)
     assert {column for block in told if block.name == "closed" for column in block.header[1:]} == set(heads)
     assert [block.strong for block in told if block.name == "closed"][-1] >= {(0, 2)}  # the best of all ten heads

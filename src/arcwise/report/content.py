@@ -85,7 +85,7 @@ def content(
     blocks: list[Block] = [
         *first_page(about, shown("first")),
         *([] if taught else images),
-        Heading("Results", new_page=taught), *results(about), *shown("glance"),
+        Heading("Results", new_page=taught), *results(about.table, about.champion, about.weak), *shown("glance"),
         Heading("The embeddings", 2), *shown("embeddings"), *([viewer] if viewer else []), *clips, *films,
         Heading("Training", 2), *shown("training"),
         Heading("Class by class", 2), *shown("classes"),
@@ -254,7 +254,7 @@ def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -
     return TableRows(["", *heads], rows, words + explained(names), frozenset(strong), "first")
 
 
-WORDS = {
+MEANINGS = {
     "Dunn": "the smallest distance between classes over the largest extent of one, the larger the better",
     "equal error rate": "the share of pairs that are judged wrongly, at the threshold where both kinds of error are "
         "equally frequent",
@@ -268,8 +268,8 @@ def explained(names: list[str]) -> str:
     >>> explained(["accuracy", MAIN_DUNN])
     ' Dunn: the smallest distance between classes over the largest extent of one, the larger the better.'
     """
-    found = [word for word in WORDS if any(word in METRICS[name].label for name in names)]
-    return "".join(f" {word[0].upper()}{word[1:]}: {WORDS[word]}." for word in found)
+    found = [word for word in MEANINGS if any(word in METRICS[name].label for name in names)]
+    return "".join(f" {word[0].upper()}{word[1:]}: {MEANINGS[word]}." for word in found)
 
 
 def head_groups(table: Table) -> list[list[str]]:
@@ -470,9 +470,8 @@ def number_table(
     return TableRows(["", *heads], rows, caption + explained(some), strong, name)
 
 
-def results(about: Subject) -> list[Block]:
-    """Tables of the closed and the open set, and paired differences."""
-    table, champion, weak = about.table, about.champion, about.weak
+def results(table: Table, champion: str, weak: dict[str, str]) -> list[Block]:
+    """Tables of the closed and the open set, and paired differences; `weak` numbers rest on too little."""
     words = seeds_words(table)
     if len(table.several) > 1:
         words += " The best mean of each row, and what equals it, is bold."
