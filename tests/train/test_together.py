@@ -57,7 +57,7 @@ def test_several_processes_train_to_the_weights_of_one(count, margin, alone, tmp
     assert run.journal("finished") and len(run.journal("evaluation")) == EPOCHS
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_network_whose_weights_are_spread_out_trains_to_the_same_weights(count, alone, tmp_path):
     wanted = alone("arcface")
     for found in launch(shared.train_wide, count, tmp_path / "run", "arcface", None, ("train.fsdp=true",)):
@@ -72,7 +72,7 @@ def test_spread_by_three_whole_at_two_and_ended_by_one(alone, tmp_path):
     close(shared.train_wide(out), alone("arcface"))
 
 
-@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimiser", [pytest.param("adamw", marks=pytest.mark.slow), "sgd"])
 def test_convolutions_and_batch_norms_are_spread_out_too(optimiser, tmp_path):
     settings = ("train.epochs=1", f"train.optimiser={optimiser}", "train.lr=0.005", "train.ema=0.9", "train.clip=1",
                 "model.backbone=vgg8", "data.limit=600")  # fmt: skip
