@@ -367,7 +367,7 @@ class Trainer:
 
     def gradient_norm(self) -> Tensor:
         """The length of the whole gradient, of which every process may hold a part."""
-        spread = [p for p in self.parameters if self.is_spread(p)]
+        spread = [] if self.together.alone else [p for p in self.parameters if self.is_spread(p)]
         if not spread:
             return finite.gradient_norm(self.parameters)
         alike, part = (
