@@ -3,6 +3,7 @@
     python benchmarks/results.py               all four, under runs/results (`make results`); meant for a GPU
     python benchmarks/results.py --only p1     one of p1, p2-mnist, p2-cifar10 and p3
     python benchmarks/results.py --small       the same with digits of 8 x 8, one epoch and one seed, on any CPU
+    python benchmarks/results.py --workers 10  ten trainings at once: a large GPU has room for many of these small ones
 
 A report lies in OUT/NAME/report, the runs it is about beside it. Finished runs are reused, and Ctrl-C saves.
 """
@@ -32,16 +33,17 @@ def likeness(config: arcwise.Config) -> arcwise.Config:
     return arcwise.override(config, [f"data.source={source}", *short])
 
 
-def made(name: str, out: Path, small: bool, progress: arcwise.Progress) -> Path:
+def made(name: str, out: Path, small: bool, workers: int, progress: arcwise.Progress) -> Path:
     """The page of one report, with whatever it is about trained before."""
     recipe, heads, seeds = REPORTS[name]
     base = likeness(arcwise.recipe(recipe)) if small else arcwise.recipe(recipe)
     films = ["train.snapshots=true"] if base.model.dim <= 3 else []
     paths = [out / "heads"]
-    arcwise.compare(base, heads, paths[0], seeds=1 if small else seeds, settings=films, listener=progress)
+    shared = {"workers": workers, "listener": progress}
+    arcwise.compare(base, heads, paths[0], seeds=1 if small else seeds, settings=films, **shared)
     if name == "p1":
         paths += [out / "sweep", out / "imbalanced"]
-        arcwise.compare(base, SWEEP, paths[1], seeds=1 if small else 3, listener=progress)
+        arcwise.compare(base, SWEEP, paths[1], seeds=1 if small else 3, **shared)
         skewed = ["head.name=softmax-bias", "data.imbalance=20"]
         arcwise.train(base, paths[2], settings=skewed, resume=True, listener=progress)
     return arcwise.report(paths, out / "report", tell=progress)[0]
@@ -51,13 +53,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=REPORTS, help="make one report")
     parser.add_argument("--small", action="store_true", help="try the script: digits, one epoch, one seed")
+    parser.add_argument("--workers", type=int, default=0, help="trainings at once; 0 lets the device decide")
     parser.add_argument("--out", type=Path, help="runs/results, or runs/results-small with --small")
     args = parser.parse_args()
     out = args.out or Path("runs/results-small" if args.small else "runs/results")
     pages = []
     for name in [args.only] if args.only else REPORTS:
         with arcwise.Progress() as progress:
-            pages.append(made(name, out / name, args.small, progress))
+            pages.append(made(name, out / name, args.small, args.workers, progress))
     print("\nMade, each with report.pdf, metrics.json and the figures beside it:")
     print("\n".join([*(f"  {page}" for page in pages), f"Next: open {pages[0]}"]))
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +15,10 @@ import torch.distributed as dist
 import arcwise
 from arcwise.cli import code_of
 from arcwise.config import override
+from arcwise.errors import AlreadyTold, ArcwiseError
 from arcwise.recipes import recipe
 from arcwise.records import Run
-from arcwise.train import pulse
+from arcwise.train import pulse, train
 from arcwise.train.checkpoint import checkpoints_of, read_whole
 from arcwise.train.spread import sum_of
 from arcwise.train.together import together
@@ -31,6 +33,15 @@ def close(one, other, tolerance=1e-9):
     assert one.keys() == other.keys()
     for name, value in one.items():
         assert np.allclose(value, other[name], rtol=tolerance, atol=tolerance), name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As many threads as each of the others has: a run that goes on with more of them says so."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +154,52 @@ def test_no_thread_is_left_that_holds_the_processes_groups_once_a_training_is_ov
     monkeypatch.setattr(pulse, "EVERY", 0.01)
     monkeypatch.setattr(pulse.Pulse, "look", lambda *asked: time.sleep(0.5) or [])
     try:
-        with together(torch.device("cpu")) as us, pulse.beating(us, 60.0):
+        with together(torch.device("cpu"), 60.0):
             time.sleep(0.1)  # now it looks
         assert "pulse" not in [thread.name for thread in threading.enumerate()]
     finally:
         dist.destroy_process_group()
+
+
+def two_stores():
+    """The meeting place, as its keeper and another process have it."""
+    kept = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    return kept, dist.TCPStore("127.0.0.1", kept.port, is_master=False)
+
+
+def test_who_does_not_come_is_named_and_those_who_came_do_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(pulse, "LATE", 1.0)
+    with ThreadPoolExecutor(2) as at_once:
+        asked = [
+            at_once.submit(pulse.meet, store, rank, 4, 0.1) for rank, store in zip((0, 2), two_stores(), strict=True)
+        ]
+    said = [one.exception() for one in asked]
+    assert str(said[0]).startswith("process 1 and process 3 of 4 did not come within 1 s, and this training ends.")
+    assert [type(error) for error in said] == [ArcwiseError, AlreadyTold]
+
+
+def test_those_who_have_all_come_know_each_other():
+    with ThreadPoolExecutor(2) as at_once:
+        asked = [at_once.submit(pulse.meet, store, rank, 2, 1.0) for rank, store in enumerate(two_stores())]
+    assert [one.result() for one in asked] == [[pulse.itself()] * 2] * 2
+
+
+@pytest.mark.parametrize("missing", ["RANK", "MASTER_PORT"])
+def test_a_launcher_that_says_only_half_is_told_what_is_missing(missing, monkeypatch, tmp_path):
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(missing)
+    with pytest.raises(ArcwiseError, match=f"{missing} not: start them with torchrun"):
+        train("digits-2d", tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists() and not dist.is_initialized()
+
+
+def test_a_meeting_place_that_cannot_be_reached_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(pulse, "LATE", 0.5)
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ArcwiseError, match=r"process 1 could not reach 127\.0\.0\.1, port 1 "):
+        train("digits-2d", tmp_path / "run", settings=["train.silence=1"], device="cpu")
 
 
 def test_a_linear_head_and_batch_norms_train_together(tmp_path):

@@ -36,7 +36,7 @@ from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener, Silence, last_line_of, mend_journal
 from arcwise.train.optim import Average, build_optimiser, prototypes_inside
 from arcwise.train.pieces import Pieces, gradients_meet, shard_of
-from arcwise.train.pulse import beating
+from arcwise.train.pulse import last_word
 from arcwise.train.recording import Recording
 from arcwise.train.saving import Saver
 from arcwise.train.schedule import Pace
@@ -104,8 +104,8 @@ def train(
     run = Run(Path(out) if out is not None else run_folder(config, given))
     forked = [place] if place.type == "cuda" else []
     with (
-        ONE_AT_A_TIME, together(place) as us, contextlib.ExitStack() as held, made_current(place), plain_torch(),
-        torch.random.fork_rng(devices=forked),
+        ONE_AT_A_TIME, together(place, config.train.silence) as us, contextlib.ExitStack() as held,
+        made_current(place), plain_torch(), torch.random.fork_rng(devices=forked),
     ):  # fmt: skip
 
         def first() -> Prepared | None:
@@ -135,7 +135,7 @@ def train(
         if listener is None and us.lead:
             for words in trainer.notes:
                 note(words)
-        with beating(us, found.config.train.silence):
+        with last_word(alone=us.alone):
             trainer.fit()
             return trainer.finish()
 

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from arcwise.errors import AlreadyTold, ArcwiseError
+from arcwise.train.pulse import AGAIN, Pulse, itself, meet, patience, watched_over
 
 WorkResult = TypeVar("WorkResult")
 EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)  # of one exchange: compiling and decoding take long, and are no fault
@@ -81,13 +82,17 @@ class Together:
             raise AlreadyTold(words)
         return then()
 
+    def told_by_all(self, value: WorkResult) -> list[WorkResult]:
+        """What every process says, in the order of their ranks."""
+        if self.alone:
+            return [value]
+        told: list[Any] = [None] * self.count
+        dist.all_gather_object(told, value, group=self.words)
+        return told
+
     def first_of(self, found: WorkResult, *, unless: WorkResult) -> WorkResult:
         """What the first process found that found anything."""
-        if self.alone:
-            return found
-        told: list[Any] = [None] * self.count
-        dist.all_gather_object(told, found, group=self.words)
-        return next((one for one in told if one != unless), unless)
+        return next((one for one in self.told_by_all(found) if one != unless), unless)
 
     def agreed(self, asked: int | None, due: bool) -> tuple[int | None, bool]:
         """Whether anybody was asked to end, and by which signal, and whether the first process finds something due."""
@@ -145,9 +150,7 @@ class Together:
         """The rows of all processes, one after the other, at every process."""
         if self.alone:
             return rows
-        told: list[Any] = [None] * self.count
-        dist.all_gather_object(told, rows, group=self.words)
-        return np.concatenate(told)
+        return np.concatenate(self.told_by_all(rows))
 
     def average(self, tensors: list[Tensor]) -> None:
         """Takes the mean over the processes, of all tensors in one exchange, in place."""
@@ -194,36 +197,71 @@ def own_device(name: str) -> str:
     return name
 
 
-def meeting_place() -> dict[str, Any]:
-    """Where processes that torchrun started find each other: a place for every restart.
+def meeting_place(rank: int, silence: float) -> Store:
+    """Where processes that a launcher started find each other: a place for every restart.
 
     Where torchrun keeps the store, torch leaves it as it is when it starts the processes again, and whoever comes first
-    reads the addresses of those that are gone.
+    reads the addresses of those that are gone. Elsewhere the first process keeps it.
     """
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return {}
-    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), count, is_master=False, timeout=EXCHANGE_TIMEOUT
-    )
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return {"store": PrefixStore(f"arcwise/{again}", store), "rank": rank, "world_size": count}
+    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    place, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    wait = datetime.timedelta(seconds=patience(silence))
+    try:
+        store = TCPStore(place, int(port), is_master=rank == 0 and not kept, timeout=wait, wait_for_workers=False)
+    except (dist.DistError, ValueError):
+        raise ArcwiseError(
+            f"process {rank} could not reach {place}, port {port} (MASTER_ADDR and MASTER_PORT), where this training's "
+            f"processes meet, within {patience(silence):g} s. {AGAIN}"
+        ) from None
+    return PrefixStore(f"arcwise/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def rank_and_count() -> tuple[int, int]:
+    """Which of how many processes this is, as the launcher says."""
+    missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing:
+        raise ArcwiseError(
+            f"WORLD_SIZE says that this is one of several processes, and {', '.join(missing)} not: start them with "
+            "torchrun, or unset WORLD_SIZE to train in one."
+        )
+    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 @contextlib.contextmanager
-def together(device: torch.device) -> Iterator[Together]:
-    """The processes of this training: those that were started beside this one, or this one alone."""
+def together(device: torch.device, silence: float) -> Iterator[Together]:
+    """The processes of this training: those that were started beside this one, or this one alone.
+
+    They are watched from when they have met: one that says nothing for `silence` seconds ends all.
+    """
     if not launched():
         yield ALONE
         return
-    ours = not dist.is_initialized()
-    if ours:
-        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **meeting_place())
-    words, aside = (dist.new_group(backend="gloo", timeout=EXCHANGE_TIMEOUT) for _ in range(2))
-    try:
-        yield Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words, aside)  # type: ignore[arg-type]
-    finally:
+    with contextlib.ExitStack() as held:
+        ours, pulse = not dist.is_initialized(), None
         if ours:
-            with contextlib.suppress(RuntimeError):
-                dist.destroy_process_group()
+            held.callback(leave_group)
+            rank, count = rank_and_count()
+            store = meeting_place(rank, silence)
+            pulse = Pulse(rank, meet(store, rank, count, silence), silence, lambda port: said_once(store, port))
+            held.enter_context(watched_over(pulse))
+            backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=EXCHANGE_TIMEOUT)
+        words, aside = (dist.new_group(backend="gloo", timeout=EXCHANGE_TIMEOUT) for _ in range(2))
+        us = Together(dist.get_rank(), dist.get_world_size(), dist.group.WORLD, words, aside)  # type: ignore[arg-type]
+        if pulse is None:
+            held.enter_context(watched_over(Pulse(us.rank, us.told_by_all(itself()), silence, us.say)))
+        yield us
+
+
+def said_once(store: Store, value: int | None) -> int:
+    """What the first process writes down, and the others read once it is there."""
+    if value is not None:
+        store.set("said", str(value))
+    return int(store.get("said"))
+
+
+def leave_group() -> None:
+    """Takes down the group that was formed here."""
+    if dist.is_initialized():
+        with contextlib.suppress(RuntimeError):
+            dist.destroy_process_group()
