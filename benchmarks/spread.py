@@ -141,18 +141,20 @@ def one_gpu(device: str, sizes: tuple[int, ...], rounds: int) -> None:
     backend = "nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
     first, *large = sizes
-    times: dict[str, list[float]] = {"alone": [], "in a group of one": []}
     steps = {
         name: head_step(first, device, **more)
         for name, more in (("alone", {}), ("in a group of one", {"shard": True, "even_batches": True}))
     }
-    for _ in range(rounds + 3):
-        for name, step in steps.items():
-            times[name].append(clocked(step, device))
-    alone_, group = (statistics.median(found[3:]) for found in times.values())
-    print(
-        f"\n{first:,} classes: {1e3 * alone_:.2f} ms alone, {1e3 * group:.2f} in a group of one ({group / alone_:.3f}x)"
-    )
+    for many, how in ((1, "the host waits for each step"), (10, "it waits for every tenth, as in training")):
+        times: dict[str, list[float]] = {name: [] for name in steps}
+        for _ in range(rounds + 3):
+            for name, step in steps.items():
+                times[name].append(clocked(step, device, many))
+        alone_, group = (statistics.median(found[3:]) for found in times.values())
+        print(
+            f"\n{first:,} classes: {1e3 * alone_:.2f} ms alone, {1e3 * group:.2f} in a group of one "
+            f"({group / alone_:.3f}x); {how}"
+        )
     del steps
     print(
         "\n| classes (bf16, SGD inside) | a step | planned | memory | planned |\n| ---: | ---: | ---: | ---: | ---: |"
@@ -188,15 +190,16 @@ def head_step(classes: int, device: str, *, inside: bool = False, **more: Any) -
     return step
 
 
-def clocked(step: Any, device: str) -> float:
-    """Seconds of a step, to its very end."""
+def clocked(step: Any, device: str, many: int = 1) -> float:
+    """Seconds of a step, of so many one after the other, to their very end."""
     if device == "cuda":
         torch.cuda.synchronize()
     began = time.perf_counter()
-    step()
+    for _ in range(many):
+        step()
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - began
+    return (time.perf_counter() - began) / many
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from arcwise.errors import ArcwiseError, count_in, number_in, one_of
 from arcwise.heads import Head
 from arcwise.ops import FUSED_FROM
 from arcwise.ops.plan import PIECE, allowance, cost, planned, up
+from arcwise.ops.sharded import FEW_PROCESSES
 
 
 class Gpu(NamedTuple):
@@ -31,7 +32,8 @@ GPUS = {
     "l40s": Gpu(44.5 * 2**30, 362e12, 0.864e12),
     "rtx4090": Gpu(23.6 * 2**30, 165e12, 1.008e12),
 }
-EXCHANGES, LATENCY = 7, 30e-6  # of a step, and seconds that each costs however little it carries
+BY_CHANCE = 4.8e3  # operations of products in whose time one number is rounded to bf16 by chance (measured, H200)
+EXCHANGES, LATENCY = 5, 30e-6  # of a step, and seconds that each costs however little it carries
 WEIGHTS = {"float32": 4, "bf16": 2}  # bytes of a number of the prototypes
 HEAD_OPTIMISERS = ("sgd", "adamw", "sgd-inside", "adamw-inside")
 
@@ -90,12 +92,13 @@ def head_budget(wanted: HeadPlan) -> dict[str, Any]:
         "working memory": spent.working,
         "embeddings and their gradient": 4 * batch * dim * 4,
     }
-    seconds = spent.seconds(gpu.rate, gpu.bandwidth)
+    rounding = BY_CHANCE * classes * k * dim / gpu.rate if moving and wanted.weights == "bf16" else 0.0
+    seconds = spent.seconds(gpu.rate, gpu.bandwidth) + rounding
     apart = 0.0 if moving else (3 + 2 * states) * w / gpu.bandwidth
     crossing = network_bytes(batch, dim, processes)
     network = (crossing / (wanted.network * 1e9) + EXCHANGES * LATENCY) if processes > 1 else 0.0
     times = {
-        "products": spent.drag * spent.operations / (0.73 * gpu.rate),
+        "products": spent.drag * spent.operations / (0.73 * gpu.rate) + rounding,
         "memory": spent.traffic / gpu.bandwidth + apart,
     }
     times["network"] = network
@@ -114,13 +117,15 @@ def network_bytes(batch: int, dim: int, processes: int) -> int:
     """What a process sends in a step: B d units out and their gradient home, and a few numbers of each sample.
 
     A ring sends (P - 1) / P of what is gathered, and of what is summed and returned; of what is summed for all, twice
-    that. Lengths, labels and the gradient of the losses are gathered, four numbers of each sample are summed.
+    that. Lengths, labels and the gradient of the losses are gathered; so are, from each of a few processes, three
+    numbers of each sample, of which more processes sum up four.
 
     >>> network_bytes(1024, 512, 1), network_bytes(1024, 512, 8)
-    (0, 3713024)
+    (0, 3770368)
     """
     share = (processes - 1) / processes
-    return round(share * (2 * batch * dim * 4 + batch * (4 + 8 + 4) + 2 * 4 * batch * 4))
+    joined = 3 * processes if processes <= FEW_PROCESSES else 2 * 4
+    return round(share * (2 * batch * dim * 4 + batch * (4 + 8 + 4) + 4 * joined * batch))
 
 
 def time_head(wanted: HeadPlan) -> dict[str, Any]:

@@ -27,9 +27,6 @@ from arcwise.ops.sampled import Sample, lse_of_some, no_class
 from arcwise.ops.sharded import (
     Gathered,
     Joined,
-    Shard,
-    Shares,
-    SumOverAll,
     agreed_number,
     columns_home,
     draw_prototypes,
@@ -199,39 +196,43 @@ class Head(nn.Module):
 
     def forward(self, x: Float[Tensor, "b d"], y: Int[Tensor, " b"], *, reduction: str = "mean") -> Tensor:
         one_of("reduction", reduction, REDUCTIONS)  # before any statistics move
-        loss, _, _ = self.one_pass(x, y)
-        if self.shard is None or reduction == "none":
-            return reduced(loss, reduction)
-        return reduced_over_all(loss, self.batch_of_all, self.shard, reduction)
+        loss, _, _, batch = self.one_pass(x, y)
+        return reduced(loss if batch is None or reduction != "none" else batch.own(loss), reduction)
 
     def losses(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Loss, own cosine and largest other cosine of each sample; NaN where a label is out of range."""
-        loss, out, bad = self.one_pass(x, y)
-        return loss, out.cos_y.masked_fill(bad, torch.nan), out.cos_other.masked_fill(bad, torch.nan)
+        loss, out, bad, batch = self.one_pass(x, y)
+        cos_y, cos_other = out.cos_y.masked_fill(bad, torch.nan), out.cos_other.masked_fill(bad, torch.nan)
+        if batch is None:
+            return loss, cos_y, cos_other
+        own = batch.shares.own
+        return batch.own(loss), cos_y[own], cos_other[own]
 
-    def one_pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, SplitLSE, Tensor]:
-        """The loss of each sample, what the pass over the classes gave, and which labels are out of range."""
+    def one_pass(self, x: Tensor, y: Tensor) -> tuple[Tensor, SplitLSE, Tensor, Gathered | None]:
+        """The loss of each sample, what the pass over the classes gave, and which labels are out of range.
+
+        Where the classes are spread over processes these are of all samples, which come last: every process has them.
+        """
         admit(x, y, self.weight, classes=self.classes, checks=self.checks)
         products = product_type(x)
         with torch.autocast(x.device.type, enabled=False):
             x, (y, bad) = x.to(working_dtype(x, self.weight)), usable_labels(y, self.classes)
             if self.shard is not None:
-                return *self.spread_pass(gather_batch(self.shard, x, y.masked_fill(bad, -1)), products), bad
+                return self.spread_pass(gather_batch(self.shard, x, y.masked_fill(bad, -1)), products)
             norm = length(x)
             others = self.reshaping(x, norm, y, bad)
             out = self.pass_over(x, y, others, products)
-            return self.loss_of(out, norm, y, bad), out, bad
+            return self.loss_of(out, norm, y, bad), out, bad, None
 
-    def spread_pass(self, batch: Gathered, products: torch.dtype) -> tuple[Tensor, SplitLSE]:
-        """Loss and cosines of this process's samples, from the batch of all processes and the classes of all."""
+    def spread_pass(self, batch: Gathered, products: torch.dtype) -> tuple[Tensor, SplitLSE, Tensor, Gathered]:
+        """The same over the classes of all processes, each of which has passed over its own."""
         assert self.shard is not None, "only classes that are spread out are joined"
         y, bad = usable_labels(batch.y, self.classes)
-        here, self.batch_of_all = local_labels(batch.y, self.shard), batch.shares
+        here = local_labels(batch.y, self.shard)
         others = self.reshaping(batch.unit, batch.norm, y, bad, here=here)
         part = self.pass_over(batch.unit, here, others, products, outbound=batch.sender)
         out = SplitLSE(*Joined.apply(*part, self.shard))  # type: ignore[misc]
-        loss = batch.own(self.loss_of(out, batch.norm, y, bad))
-        return loss, SplitLSE(*(value[batch.shares.own] for value in out))
+        return self.loss_of(out, batch.norm, y, bad), out, bad, batch
 
     @property
     def moving(self) -> bool:
@@ -535,14 +536,6 @@ def usable_sample(sample: float, engine: str) -> float:
     if sample < 1.0 and engine == "eager":
         raise ArcwiseError('sample moves prototypes in the backward pass: take engine="auto", "chunked" or "triton".')
     return sample
-
-
-def reduced_over_all(loss: Tensor, shares: Shares, shard: Shard, reduction: str) -> Tensor:
-    """The mean or the sum over the samples of all processes."""
-    if reduction == "mean" and not shares.total:
-        raise ArcwiseError('the mean of an empty batch is not defined: skip it, or pass reduction="sum".')
-    total: Tensor = SumOverAll.apply(loss, shard)  # type: ignore[assignment]
-    return total / shares.total if reduction == "mean" else total
 
 
 def usable_labels(y: Int[Tensor, " b"], classes: int) -> tuple[Int[Tensor, " b"], Bool[Tensor, " b"]]:

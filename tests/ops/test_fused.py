@@ -18,7 +18,11 @@ from arcwise.ops.eager import eager
 from arcwise.sphere import Others, cosines, normalise
 
 pytest.importorskip("triton.tools.tensor_descriptor")
+import triton
+import triton.language as tl
+
 from arcwise.ops import plan as plan_of
+from arcwise.ops import triton as kernels
 from arcwise.ops.fused import fused
 from arcwise.ops.plan import planned
 
@@ -110,6 +114,35 @@ def test_all_samples_of_one_class_and_one_class_alone():
         lse, cos_y, _ = fused(x, w[:1], y, s, None)
         assert bool((lse < -1e29).all()) and bool(cos_y.isfinite().all())
         assert all(not bool(g.any()) for g in torch.autograd.grad(lse.sum(), (x, w)))
+
+
+@triton.jit
+def rounding_kernel(values, out, seed, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, kernels.tile_by_chance(tl.load(values + at), tl.load(seed).to(tl.uint32), at))
+
+
+def test_rounding_by_chance_is_right_on_average_at_every_place_and_in_every_step():
+    n, steps, digit = 4096, 64, 2.0**-7
+    values = 1.0 + digit * torch.linspace(0.05, 0.95, n, device=DEVICE)
+    every = torch.empty(steps, n, device=DEVICE, dtype=torch.bfloat16)
+    for step in range(steps):
+        rounding_kernel[(1,)](values, every[step], torch.tensor(65537 * (step + 1), device=DEVICE), N=n)
+    up = (every.double() - 1.0) / digit
+    assert set(up.unique().tolist()) == {0.0, 1.0}
+    wanted = torch.linspace(0.05, 0.95, n, device=DEVICE, dtype=torch.float64)
+    spread = (wanted * (1 - wanted)).sqrt()
+    off_by = (up - wanted) / spread  # of mean 0 and variance 1, each apart from all others
+    assert abs(off_by.mean()) < 5 / (steps * n) ** 0.5
+    assert (off_by.mean(0) * steps**0.5).square().mean().sub(1).abs() < 0.15
+    assert (off_by.mean(1) * n**0.5).square().mean().sub(1).abs() < 0.9
+    for one, other in ((off_by[1:], off_by[:-1]), (off_by[:, 1:], off_by[:, :-1]), (off_by[:, 64:], off_by[:, :-64])):
+        assert abs((one * other).mean()) < 5 / one.numel() ** 0.5
+    odd = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0], device=DEVICE)
+    kept = torch.empty(4, device=DEVICE, dtype=torch.bfloat16)
+    rounding_kernel[(1,)](odd, kept, torch.tensor(7, device=DEVICE), N=4)
+    assert torch.equal(kept.isnan().cpu(), torch.tensor([False, False, True, False]))
+    assert kept[:2].isinf().all() and float(kept[3]) < 1e-30
 
 
 @pytest.mark.parametrize("mode", MODES[1:])

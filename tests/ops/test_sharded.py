@@ -132,6 +132,16 @@ def test_sampled_classes_do_not_depend_on_the_number_of_processes(corrected, tea
             close(one["whole"], whole)
 
 
+def test_the_messages_of_many_processes_say_the_same(team):
+    for processes in COUNTS:
+        few, many = (team.run(step, processes, "arcface", 1, {}) for step in (spread.one_step, spread.one_step_of_many))
+        for one, other in zip(few, many, strict=True):
+            assert torch.equal(other["loss"], many[0]["loss"])
+            close(other["loss"], one["loss"])
+            for name in ("each", "d_x", "d_w", "cos_other", "logits"):
+                close(other[name], one[name])
+
+
 def test_new_prototypes_are_one_sequence_for_any_number_of_processes(team):
     found = [team.run(spread.fresh_prototypes, processes, 29, 4)[0] for processes in COUNTS]
     assert all(torch.equal(one, found[0]) for one in found)

@@ -18,11 +18,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from arcwise.errors import ArcwiseError
-from arcwise.sphere import length, normalise, slices
+from arcwise.sphere import inverse_length, length, slices
 
 PIECE_NUMBERS = (
     2**22
 )  # prototypes are drawn in pieces of so many numbers: what is drawn does not depend on who keeps it
+
+
+FEW_PROCESSES = (
+    8  # processes that send each other three numbers of each sample; more of them sum theirs up in two messages
+)
 
 
 @dataclass(frozen=True)
@@ -219,9 +224,9 @@ def gather_batch(shard: Shard, x: Float[Tensor, "b d"], y: Int[Tensor, " b"]) ->
     if shares.differentiable and torch.is_grad_enabled() and not x.requires_grad:
         x = x.detach().requires_grad_()  # whoever has no samples still answers in the backward pass
     sender = Sender(shard, shares)
-    norm = GatherKnown.apply(length(x), shares, shard)
-    unit = GatherRows.apply(normalise(x), sender)
-    return Gathered(unit, norm, shard.gathered(y, shares), shares, sender)  # type: ignore[arg-type]
+    norm = length(x)
+    unit = x * inverse_length(norm).unsqueeze(-1)
+    return Gathered(*GatherBatch.apply(unit, norm, y, sender), shares, sender)  # type: ignore[misc]
 
 
 class Sender:
@@ -245,32 +250,27 @@ class Sender:
         return self.shard.returned(d_unit, self.shares).wait()
 
 
-class GatherRows(torch.autograd.Function):
-    """Rows of all processes, of whose gradients each process knows a part: the parts are summed where the row lives."""
+class GatherBatch(torch.autograd.Function):
+    """Units, lengths and labels of all processes, in one message; the labels' bits travel as numbers.
+
+    Of a unit's gradient each process knows a part, and the parts are summed where the row lives; a length's it knows
+    whole.
+    """
 
     @staticmethod
-    def forward(ctx, x, sender):
-        ctx.sender = sender
-        return sender.shard.gathered(x, sender.shares)
+    def forward(ctx, unit, norm, y, sender):
+        ctx.sender, d = sender, unit.shape[1]
+        sent = torch.cat([unit, norm[:, None], y[:, None].contiguous().view(unit.dtype)], 1)
+        every = sender.shard.gathered(sent, sender.shares)
+        labels = every[:, d + 1 :].contiguous().view(y.dtype).squeeze(1)
+        ctx.mark_non_differentiable(labels)
+        return every[:, :d].contiguous(), every[:, d].contiguous(), labels
 
     @staticmethod
-    def backward(ctx, d):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, d_unit, d_norm, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         refuse_second_derivative()
-        return ctx.sender.rows_of(d) * ctx.sender.shard.processes, None
-
-
-class GatherKnown(torch.autograd.Function):
-    """Rows of all processes, whose whole gradient every process knows."""
-
-    @staticmethod
-    def forward(ctx, x, shares, shard):
-        ctx.shares, ctx.shard = shares, shard
-        return shard.gathered(x, shares)
-
-    @staticmethod
-    def backward(ctx, d):  # pyright: ignore[reportIncompatibleMethodOverride]
-        refuse_second_derivative()
-        return d[ctx.shares.own] * ctx.shard.processes, None, None
+        shard, own = ctx.sender.shard, ctx.sender.shares.own
+        return ctx.sender.rows_of(d_unit) * shard.processes, d_norm[own] * shard.processes, None, None
 
 
 class OwnRows(torch.autograd.Function):
@@ -291,14 +291,20 @@ class Joined(torch.autograd.Function):
     """lse, own and largest other cosine over all classes, from those over each process's; no network on the way back.
 
     The largest is subtracted before the exponentials are summed; NaN, which a maximum may pass over, stays in the sum.
+    Few processes send each other what they found, in one message; many would send too much so.
     """
 
     @staticmethod
     def forward(ctx, lse, cos_y, other, shard):
-        top, best = shard.largest(torch.stack([lse, other]))
-        total, own = shard.summed(torch.stack([(lse - top).exp(), cos_y]))
-        whole = top + total.log()
-        own, best = own.clone(), best.clone()
+        if shard.processes <= FEW_PROCESSES:
+            every = lse.new_empty(shard.processes * 3, len(lse))
+            all_gather(every, torch.stack([lse, cos_y, other]), group=shard.group)
+            each, owns, others = every.view(shard.processes, 3, len(lse)).unbind(1)
+            whole, own, best = each.logsumexp(0), owns.sum(0), others.amax(0)
+        else:
+            top, best = shard.largest(torch.stack([lse, other]))
+            total, own = shard.summed(torch.stack([(lse - top).exp(), cos_y]))
+            whole, own, best = top + total.log(), own.clone(), best.clone()
         ctx.save_for_backward((lse - whole).exp())
         ctx.mark_non_differentiable(best)
         return whole, own, best
@@ -307,19 +313,6 @@ class Joined(torch.autograd.Function):
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         (share,) = ctx.saved_tensors
         return d_lse * share, d_cos, None, None
-
-
-class SumOverAll(torch.autograd.Function):
-    """The sum over the samples of all processes: the same number at each."""
-
-    @staticmethod
-    def forward(ctx, losses, shard):
-        ctx.b = len(losses)
-        return shard.summed(losses.sum())
-
-    @staticmethod
-    def backward(ctx, d):  # pyright: ignore[reportIncompatibleMethodOverride]
-        return d.expand(ctx.b), None
 
 
 def refuse_second_derivative() -> None:

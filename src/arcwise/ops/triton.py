@@ -563,8 +563,15 @@ def add_to_x(block: ClassBlock, slopes: Slopes, shares: Tensor, one: Settings) -
 
 @triton.jit
 def tile_by_chance(value, seed, place):
-    """float32 in bf16, rounded up or down by chance, so that steps smaller than its last digit count on average."""
-    noise = tl.randint(seed, place).to(tl.uint32, bitcast=True) & 0xFFFF
+    """float32 in bf16, rounded up or down by chance, so that steps smaller than its last digit count on average.
+
+    The chance is a hash of the place, mixed with the seed in each of its two rounds: the counter-based generator of
+    Triton multiplies ten times as often, which with ten million classes took as long as the products.
+    """
+    noise = place.to(tl.uint32) ^ seed
+    noise = (noise ^ (noise >> 16)) * 0x7FEB352D
+    noise = (noise ^ (noise >> 15) ^ (seed << 7)) * 0x846CA68B
+    noise = (noise ^ (noise >> 16)) & 0xFFFF
     bits = value.to(tl.uint32, bitcast=True)
     finite = (bits & 0x7F800000) != 0x7F800000
     bits = tl.where(finite, bits + noise, bits) & 0xFFFF0000
@@ -585,7 +592,7 @@ def to_w_kernel(
             return
         lr, decay, beta, beta2 = tl.load(hyper), tl.load(hyper + 1), tl.load(hyper + 2), tl.load(hyper + 3)
         eps, bias, bias2, ahead = tl.load(hyper + 4), tl.load(hyper + 5), tl.load(hyper + 6), tl.load(hyper + 7)
-        seed = tl.load(hyper + 8).to(tl.int32) * 65537 + start
+        seed = (tl.load(hyper + 8).to(tl.int32) * 65537 + start).to(tl.uint32)
     scaled_back = tl.load(unscale)
     for pid in tl.range(tl.program_id(0), count, tl.num_programs(0)):
         column, tile = pid % tiles, pid // tiles
