@@ -169,18 +169,18 @@ def two_stores():
 
 def test_who_does_not_come_is_named_and_those_who_came_do_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(pulse, "LATE", 1.0)
+    stores = two_stores()
     with ThreadPoolExecutor(2) as at_once:
-        asked = [
-            at_once.submit(pulse.meet, store, rank, 4, 0.1) for rank, store in zip((0, 2), two_stores(), strict=True)
-        ]
+        asked = [at_once.submit(pulse.meet, store, rank, 4, 0.1) for rank, store in zip((0, 2), stores, strict=True)]
     said = [one.exception() for one in asked]
     assert str(said[0]).startswith("process 1 and process 3 of 4 did not come within 1 s, and this training ends.")
     assert [type(error) for error in said] == [ArcwiseError, AlreadyTold]
 
 
 def test_those_who_have_all_come_know_each_other():
+    stores = two_stores()
     with ThreadPoolExecutor(2) as at_once:
-        asked = [at_once.submit(pulse.meet, store, rank, 2, 1.0) for rank, store in enumerate(two_stores())]
+        asked = [at_once.submit(pulse.meet, store, rank, 2, 1.0) for rank, store in enumerate(stores)]
     assert [one.result() for one in asked] == [[pulse.itself()] * 2] * 2
 
 

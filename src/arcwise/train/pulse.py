@@ -42,20 +42,21 @@ AGAIN = (
 
 def meet(store: Store, rank: int, count: int, silence: float) -> list[str]:
     """Who the processes are, once all have come; raises with the ranks of those who do not."""
-    store.set(f"who/{rank}", itself())
-    if store.add("came", 1) == count:
-        store.set("all", "1")
     try:
+        store.set(f"who/{rank}", itself())
+        if store.add("came", 1) == count:
+            store.set("all", "1")
         store.wait(["all"], timedelta(seconds=patience(silence)))
+        return met(store, count)
+    except dist.DistNetworkError:  # it keeps the meeting place
+        raise AlreadyTold(f"process 0 of {count} {ENDED}, and this training ends. {AGAIN}") from None
     except dist.DistError:
         missing = [other for other in range(count) if not store.check([f"who/{other}"])]
-        if not missing:  # the last came at the last moment
-            return met(store, count)
-        named = " and ".join(f"process {other}" for other in missing)
-        words = f"{named} of {count} did not come within {patience(silence):g} s, and this training ends. {AGAIN}"
-        speaks = rank == min(set(range(count)) - set(missing))
-        raise (ArcwiseError if speaks else AlreadyTold)(words) from None
-    return met(store, count)
+    if not missing:  # the last came at the last moment
+        return met(store, count)
+    named = " and ".join(f"process {other}" for other in missing)
+    words = f"{named} of {count} did not come within {patience(silence):g} s, and this training ends. {AGAIN}"
+    raise (ArcwiseError if rank == min(set(range(count)) - set(missing)) else AlreadyTold)(words)
 
 
 def met(store: Store, count: int) -> list[str]:
@@ -186,7 +187,8 @@ def watched_over(pulse: Pulse | None) -> Iterator[None]:
     except ArcwiseError:
         raise
     except RuntimeError as error:  # what torch raises when the others cannot be reached, or what went wrong here
-        gone = pulse.gone()
+        with last_word(alone=False):
+            gone = pulse.gone()
         if not gone and not isinstance(error, dist.DistError):
             raise
         first = min(set(range(pulse.count)) - set(gone)) == pulse.rank

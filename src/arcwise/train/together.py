@@ -231,7 +231,8 @@ def rank_and_count() -> tuple[int, int]:
 def together(device: torch.device, silence: float) -> Iterator[Together]:
     """The processes of this training: those that were started beside this one, or this one alone.
 
-    They are watched from when they have met: one that says nothing for `silence` seconds ends all.
+    They are watched from when they have met: one that says nothing for `silence` seconds ends all. They leave together,
+    for nobody would notice who stands still when the others have gone.
     """
     if not launched():
         yield ALONE
@@ -251,6 +252,7 @@ def together(device: torch.device, silence: float) -> Iterator[Together]:
         if pulse is None:
             held.enter_context(watched_over(Pulse(us.rank, us.told_by_all(itself()), silence, us.say)))
         yield us
+        us.any(False)
 
 
 def said_once(store: Store, value: int | None) -> int:
