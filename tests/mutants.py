@@ -41,6 +41,7 @@ PARTS: dict[str, tuple[list[str], list[str]]] = {
         ["ops/__init__.py", "ops/eager.py"],
         ["ops/test_ops.py", "test_heads.py", "ops/test_memory.py", "test_optim.py"],
     ),
+    "sharded": (["ops/sharded.py", "ops/sampled.py"], ["ops/test_sharded.py"]),
     "heads": (
         ["heads.py", "admit.py"],
         ["test_heads.py", "test_headspec.py", "test_bad_input.py", "test_margins.py"],
@@ -52,6 +53,10 @@ PARTS: dict[str, tuple[list[str], list[str]]] = {
         ["compare", "study", "report/test_conclusions.py", "metrics/test_spread.py"],
     ),
     "train": (["train"], ["train"]),
+    "together": (
+        [f"train/{name}.py" for name in ("together", "pulse", "saving", "spread", "pieces", "classes", "checkpoint")],
+        ["train/test_together.py", "train/test_checkpoints.py", "test_damaged_files.py"],
+    ),
     "data": (["data", "records/preprocessing.py"], ["data", "test_preprocessing.py"]),
 }
 EDGES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}

@@ -95,7 +95,8 @@ def make_spread(folder: Path) -> None:
     try:
         us = Together(0, 1, dist.group.WORLD, dist.group.WORLD, dist.group.WORLD)
         with Saver(beside=False) as saver:
-            save_checkpoint(run, kit.progress, kit.modules, kit.optimisers, kit.device, saver=saver, together=us)
+            told = {"saver": saver, "identity": kit.identity, "together": us}
+            save_checkpoint(run, kit.progress, kit.modules, kit.optimisers, kit.device, **told)
     finally:
         dist.destroy_process_group()
 

@@ -55,6 +55,7 @@ def save_checkpoint(
     device: torch.device,
     *,
     saver: Saver,
+    identity: str = "",
     keep: int = 2,
     together: Together = ALONE,
 ) -> None:
@@ -65,7 +66,7 @@ def save_checkpoint(
         for at, entries in optimiser.state_dict()["state"].items():
             tensors |= {f"{name}.{at}.{key}": v for key, v in entries.items() if isinstance(v, Tensor)}
     place = run.path / "checkpoints" / f"step-{progress.step:08d}"
-    told, identity = json.dumps(vars(progress)), identity_of(run)
+    told = json.dumps(vars(progress))
     shards = spread_names(list(tensors), modules, optimisers)
 
     def write(tensors: Mapping[str, Tensor]) -> None:

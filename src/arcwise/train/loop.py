@@ -30,7 +30,7 @@ from arcwise.overlap import flattering, refuse_trained_on, trained_on
 from arcwise.recipes import recipe
 from arcwise.records import Run, TrainedOn, claim_folder
 from arcwise.train import finite, results
-from arcwise.train.checkpoint import checkpoints_of, restore_checkpoint, save_checkpoint
+from arcwise.train.checkpoint import checkpoints_of, identity_of, restore_checkpoint, save_checkpoint
 from arcwise.train.device import device_for, device_name, fast_products, made_current, plain_torch
 from arcwise.train.evaluate import Evaluation, judge
 from arcwise.train.journal import Journal, Listener, Silence, last_line_of, mend_journal
@@ -127,7 +127,7 @@ def train(
         def begin() -> None:
             if not run.exists():
                 told = circumstances(found.config, place, given, command)
-                about = {"head": trainer.head.spec.as_values(), "images": found.splits.fingerprint, **told}
+                about = {"head": trainer.head.spec.as_values(), "images": trainer.model.about["images"], **told}
                 Run.create(run.path, dataclasses.asdict(found.config), **about)
             run.keep_trained_on(found.seen)
 
@@ -516,12 +516,17 @@ class Trainer:
 
     # ------------------------------------------------------------------------------------ saving
 
+    @functools.cached_property
+    def identity(self) -> str:
+        """What the checkpoints tell of the run that they are of."""
+        return identity_of(self.run)
+
     def save(self) -> None:
         """Has a checkpoint of this very step written."""
         self.progress.within = self.together.summed(self.tally.sums.clone()).tolist()
         save_checkpoint(
             self.run, self.progress, self.modules, self.optimisers, self.device,
-            saver=self.saver, keep=self.config.train.keep, together=self.together,
+            saver=self.saver, identity=self.identity, keep=self.config.train.keep, together=self.together,
         )  # fmt: skip
         self.saved_at = time.monotonic()
 
