@@ -68,6 +68,8 @@ def test_a_run_whose_configuration_is_damaged_is_still_a_run(made, tmp_path):
         ("train digits-2d --out {place}/paper", "holds a report"),
         ("train digits-2d --out {place}/theirs", "holds other files"),
         ("train digits-2d --out {place}/run/figures/more", "lies inside of"),
+        ("compare digits-2d --heads softmax --seeds 1 --out {place}/both/more", "lies inside of"),
+        ("gallery create {place}/both/people --model {place}/run", "lies inside of"),
         ("report {place}/run --out {place}/run", "holds a run"),
         ("report {place}/run --out {place}/theirs", "holds other files"),
         ("report {place}/run --out {place}/both", "holds a comparison"),

@@ -264,6 +264,7 @@ def test_without_a_threshold_verify_shows_the_cosine_and_how_to_get_one(here, ca
     ("evaluate run --on known known", "0001.png is named more than once"),
     ("calibrate run --on known known --far 0.2", "0001.png is named more than once"),
     ("calibrate run --on known known/../known --far 0.2", "0001.png is named more than once"),
+    ("calibrate run --on folder:known known --far 0.2", "0001.png is named more than once"),
     ("pairs make known/7 -n 20", "1 identity is too few for 10 folds"),
     ("evaluate run --on broken --out known", "known holds other files"),  # before anything is embedded
     ("pairs make nowhere", "nowhere"), ("gallery create run --model run", "needs a folder of its own|holds a run"),
@@ -277,6 +278,16 @@ def test_what_cannot_be_done_is_said(here, capsys, line, says):
     assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} <= {
         here / "run/.lock"
     }
+
+
+def test_two_folders_may_hold_files_of_one_name(here, tmp_path):
+    from arcwise.cli.embed import works_of
+    from arcwise.encoders import load_encoder
+
+    places = [f"folder:{place}" for place in ("known", tmp_path / "more")]
+    shutil.copytree("known", tmp_path / "more")
+    work = works_of(load_encoder("run"), places, 0, None, {})
+    assert len(set(work.keys)) == len(work) == 2 * len(list(Path("known").rglob("*.png")))
 
 
 def test_too_few_identities_are_refused_before_anything_is_embedded(here, capsys, monkeypatch):

@@ -144,6 +144,8 @@ def test_inspect_tells_what_is_there_and_what_is_damaged(five, tmp_path, capsys)
     assert code_of(["checkpoint", "inspect", str(five.path)]) == 0
     said = capsys.readouterr().out
     assert "5 classes of 3 numbers, 2 centres each" in said and f"step {five.result['steps']}," in said
+    assert code_of(["checkpoint", "inspect", str(five.path / "checkpoints")]) == 0
+    assert capsys.readouterr().out == said
     whole = checkpoints_of(five)[-1].read_bytes()
     harmed = tmp_path / "step-00000001.safetensors"
     harmed.write_bytes(whole[:-5] + b"x" + whole[-4:])

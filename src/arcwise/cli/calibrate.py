@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from arcwise.cli.advise import Share, Whole
-from arcwise.cli.embed import work_for
+from arcwise.cli.embed import works_of
 from arcwise.cli.progress import Counter, image_text
 from arcwise.errors import ArcwiseError, note, number_in
 
@@ -53,11 +53,11 @@ def calibrate_command(
     """
     import numpy as np
 
-    from arcwise.embed import embed, joined, watched
+    from arcwise.embed import embed, watched
     from arcwise.encoders import load_encoder
     from arcwise.metrics import calibrated
     from arcwise.metrics.calibration import too_few
-    from arcwise.overlap import OverlapWatch, refuse_named_twice, trained_on
+    from arcwise.overlap import OverlapWatch, trained_on
     from arcwise.records.thresholds import keep_threshold, read_thresholds, thresholds_file
 
     number_in("far", far, 1e-12, 0.5)
@@ -65,12 +65,11 @@ def calibrate_command(
     read_thresholds(place)  # somebody else's file is refused before any work is done
     encoder = load_encoder(model, device=device)
     broken: dict[str, str] = {}
-    work = joined([work_for(encoder, one, "all", depth, data_dir, broken) for one in on])
+    work = works_of(encoder, on, depth, data_dir, broken)
     if work.y is None:
         raise ArcwiseError(
             "calibrating needs to know who is who: name folders with one folder per identity, or sources."
         )
-    refuse_named_twice(work.keys)
     named = shlex.join(on) + (f" --depth {depth}" if depth else "")
     known = trained_on(model)
     if known is None:

@@ -136,7 +136,7 @@ def shown(names: tuple[str, ...]) -> str:
 
 def run_around(path: Path) -> Run | None:
     """The run that a folder or a checkpoint belongs to, if any."""
-    for place in (path, path.parent.parent):
+    for place in (path, path.parent, path.parent.parent):
         if Run(place).exists():
             return Run.open(place)
     return None

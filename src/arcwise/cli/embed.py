@@ -149,6 +149,26 @@ def work_for(
     return work_of(encoder, images)
 
 
+def works_of(
+    encoder: Any, sources: list[str], depth: int, data_dir: Path | None, broken: dict[str, str]
+) -> ToEmbed:  # fmt: skip
+    """The images of several sources as one, each image once; those of two folders may have equal names in them."""
+    from arcwise.data.images import split_filter
+    from arcwise.embed import joined
+    from arcwise.overlap import refuse_named_twice
+
+    works = []
+    for one in sources:
+        work = work_for(encoder, one, "all", depth, data_dir, broken)
+        kind, _, folder = split_filter(one)[0].partition(":")
+        if len(sources) > 1 and kind == "folder":
+            work = replace(work, keys=tuple(str(Path(folder, key)) for key in work.keys))
+        works.append(work)
+    every = joined(works)
+    refuse_named_twice(every.keys)
+    return every
+
+
 def source_config(encoder: Any, source: str, part: str = "all", depth: int = 0) -> DataConfig:
     """A source as the model wants it; parts are cut as they were when it was trained."""
     from arcwise.embed import depth_of

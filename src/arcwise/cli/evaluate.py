@@ -264,11 +264,11 @@ def tried(
     data_dir: Path | None, depth: int = 0,
 ) -> Trial:  # fmt: skip
     """The model on images or on pairs of them."""
-    from arcwise.cli.embed import work_for
+    from arcwise.cli.embed import work_for, works_of
     from arcwise.cli.progress import Counter, image_text
-    from arcwise.embed import joined, watched
+    from arcwise.embed import watched
     from arcwise.encoders import load_encoder
-    from arcwise.overlap import OverlapWatch, refuse_named_twice, trained_on
+    from arcwise.overlap import OverlapWatch, trained_on
     from arcwise.pairs import PairTable
     from arcwise.trial import pair_images, try_on, try_on_pairs
 
@@ -279,9 +279,7 @@ def tried(
     def source(one: str) -> ToEmbed:
         return work_for(encoder, one, "all", depth, data_dir, broken)
 
-    work = joined([source(one) for one in on]) if on else None
-    if work is not None:
-        refuse_named_twice(work.keys)
+    work = works_of(encoder, on, depth, data_dir, broken) if on else None
     known = trained_on(model)
     if known is None:
         note(f"{model} does not tell what it was trained on: whether these images were among it cannot be looked up.")

@@ -224,9 +224,11 @@ class MilvusStore:
             np.array([int(row["origin"]) for row in rows], np.uint64),
         )  # fmt: skip
 
-    def of_names(self, names: list[str]) -> Templates:
-        """The templates of some names."""
-        return self.read(f"name in {json.dumps(names, ensure_ascii=False)}")
+    def of(self, names: list[str], digests: list[int]) -> Templates:
+        """The templates of some names, and those of some images."""
+        return self.read(
+            f"name in {json.dumps(names, ensure_ascii=False)} or digest in {json.dumps([str(d) for d in digests])}"
+        )
 
     def of_name(self, name: str, collection: str = "") -> list[dict[str, Any]]:
         """The templates of one name, or the error that nobody bears it."""

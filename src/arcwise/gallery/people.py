@@ -6,6 +6,7 @@ import shlex
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from jaxtyping import Bool
 
 from arcwise.data.images import pixel_hash
 from arcwise.embed import Counting, embed, watched, work_of
-from arcwise.errors import ArcwiseError, name_list, number_in, one_of, unknown
+from arcwise.errors import ArcwiseError, name_list, note, number_in, one_of, unknown
 from arcwise.gallery.enroll import IN_ONE_COMMIT, batches_of, images_again, is_one, runs_of_names, templates_of
 from arcwise.gallery.held import Held, held_of, joined_templates, match_of, named, unit_of
 from arcwise.gallery.lance import LanceStore
@@ -137,7 +138,7 @@ class Gallery:
             raise ArcwiseError(
                 f"{alike[0]!r} and {alike[1]!r} are one name, {twice}: rename one, or add them one by one."
             )
-        total, added = sum(map(len, works.values())), {}
+        total, added, twins = sum(map(len, works.values())), {}, []
         for names in batches_of(works):
             keep = self.card.keep_images
             parts = [
@@ -145,18 +146,27 @@ class Gallery:
             ]
             with self.store.holding():
                 self.refuse_other_models(self.encoder.fingerprint, self.card.model)
-                counts = self.append([part for part in parts if part is not None])
+                counts, shared = self.append([part for part in parts if part is not None])
             added |= counts
+            twins += shared
             done += sum(len(works[name]) for name in names)
             if confirm is not None and counts:
                 confirm(counts)
             if tell is not None:
                 tell(done, total)
+        if twins:
+            note(
+                f"{len(twins):,} of these images are enrolled under another name as well, pixel for pixel "
+                f"({name_list(tuple(twins), 3)}): who is on them cannot be told. Enrol each under one name."
+            )
         return added
 
-    def append(self, parts: Sequence[Templates]) -> dict[str, int]:
-        """Commits the templates of some identities, but for images that these have already; the store is held."""
-        there = self.known_templates([part.name[0] for part in parts])
+    def append(self, parts: Sequence[Templates]) -> tuple[dict[str, int], list[str]]:
+        """Commits the templates of some identities, but for images that these have already; the store is held.
+
+        Returns how many were added to each, and which bear another name as well, of those that are known here.
+        """
+        there = self.known_templates(parts)
         first = int(there.at.max(initial=-1)) + 1
         asked = {part.name[0] for part in parts}
         rows = [row for row, name in enumerate(there.name) if name in asked]
@@ -179,7 +189,7 @@ class Gallery:
         if len(some):
             self.store.append(replace(some, at=np.arange(first, first + len(some))))
         self.tag(tagged)
-        return counts
+        return counts, named_otherwise(there, parts)
 
     def tag(self, more: dict[str, tuple[str, ...]]) -> None:
         """Gives tags to identities that no template was added to; the store is held."""
@@ -199,10 +209,11 @@ class Gallery:
         self.store.rewrite(replace(every, tags=tags), card)
         self.forget()
 
-    def known_templates(self, names: list[str]) -> Templates:
-        """The templates that are there, of these names at least."""
+    def known_templates(self, parts: Sequence[Templates]) -> Templates:
+        """The templates that are there, of the names and the images of these at least."""
         if isinstance(self.store, MilvusStore):
-            return self.store.of_names(names)
+            digests = [digest for part in parts for digest in part.digest.tolist()]
+            return self.store.of([part.name[0] for part in parts], digests)
         return self.held().templates
 
     # -------------------------------------------------------------------------------- asking
@@ -374,7 +385,7 @@ class Gallery:
             some = every.take(np.arange(first, min(first + IN_ONE_COMMIT, len(every))))
             with other.store.holding():
                 self.refuse_other_models(card.model, other.card.model)
-                done += sum(other.append(runs_of_names(some)).values())
+                done += sum(other.append(runs_of_names(some))[0].values())
             if tell is not None:
                 tell(first + len(some), len(every))
         other.take_thresholds(card.thresholds)
@@ -533,3 +544,20 @@ def now() -> str:
 def store_at(place: str | Path) -> LanceStore | MilvusStore:
     """What keeps the templates at a place: a folder, or a collection of Milvus."""
     return MilvusStore(str(place)) if str(place).startswith("milvus:") else LanceStore(Path(place))
+
+
+def named_otherwise(there: Templates, parts: Sequence[Templates]) -> list[str]:
+    """Images that are to have one name and have another: "a.png: Ann and Bob"."""
+    owners = defaultdict[int, dict[str, None]](dict)
+    asked = np.concatenate([np.empty(0, there.digest.dtype), *(part.digest for part in parts)])
+    for row in np.flatnonzero(np.isin(there.digest, asked)):
+        owners[int(there.digest[row])][there.name[row]] = None
+    for part in parts:
+        for digest in part.digest.tolist():
+            owners[digest][part.name[0]] = None
+    return [
+        f"{key}: {' and '.join(owners[digest])}"
+        for part in parts
+        for key, digest in zip(part.key, part.digest.tolist(), strict=True)
+        if len(owners[digest]) > 1
+    ]

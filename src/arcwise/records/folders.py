@@ -65,7 +65,7 @@ def fits(path: Path, check: Check) -> bool:
 def claim_folder(folder: str | Path, kind: str, *, also: tuple[Path, ...] = ()) -> None:
     """Raises unless a folder may be written into as this kind: it is new, empty or of the kind, or one of `also`.
 
-    Nothing is begun inside of a run or a report either.
+    Nothing is begun inside of a run or a report either, and inside of a comparison runs and reports alone.
     """
     folder = Path(folder)
     whole = folder.resolve()
@@ -77,7 +77,7 @@ def claim_folder(folder: str | Path, kind: str, *, also: tuple[Path, ...] = ()) 
     for parent in whole.parents:
         if parent.is_file():
             raise ArcwiseError(f"{parent} is a file: {choose}.")
-        if kind_of_own(parent):
+        if kind_of_own(parent) or (kind not in ("run", "report") and (parent / "comparison.json").is_file()):
             raise ArcwiseError(
                 f"{folder} lies inside of {parent}, which is not yours to fill: {choose}, "
                 f"{parent.parent / folder.name} for example."

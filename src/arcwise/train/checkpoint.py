@@ -207,9 +207,10 @@ def checkpoints_at(path: Path) -> list[Path]:
     """The checkpoint at a path, or those of the Run there."""
     if path.is_file() or (path / STATE_FILE).is_file():
         return [path]
-    found = checkpoints_of(Run.open(path))
+    run = Run.open(path.parent if path.name == "checkpoints" and Run(path.parent).exists() else path)
+    found = checkpoints_of(run)
     if not found:
-        raise ArcwiseError(f"{path} has no checkpoint. Go on with: {Run.open(path).resume_command}")
+        raise ArcwiseError(f"{run.path} has no checkpoint. Go on with: {run.resume_command}")
     return found
 
 
