@@ -97,6 +97,15 @@ def thirty_steps(group, margin, k, given, inside, sample=1.0, dtype=torch.float6
     return {"losses": losses, "net": net.weight.detach().clone(), "whole": head.whole_weight()}
 
 
+def fresh_in_pieces(group, classes, seed):
+    """The same, drawn sixteen at a time."""
+    before, sharded.PIECE_NUMBERS = sharded.PIECE_NUMBERS, 16 * D
+    try:
+        return fresh_prototypes(group, classes, seed)
+    finally:
+        sharded.PIECE_NUMBERS = before
+
+
 def fresh_prototypes(group, classes, seed):
     torch.manual_seed(seed)
     return arcwise.Head(D, classes, shard=group).whole_weight()
@@ -163,6 +172,8 @@ def raises(group, what):
     try:
         if what == "second derivative":
             torch.autograd.grad(head(x, y[mine]), x, create_graph=True)
+        elif what == "second derivative of each":
+            torch.autograd.grad(head(x, y[mine], reduction="none").sum(), x, create_graph=True)
         elif what == "nobody has samples":
             head(x[:0], y[mine][:0])
     except arcwise.errors.ArcwiseError as error:

@@ -142,17 +142,22 @@ def test_the_messages_of_many_processes_say_the_same(team):
                 close(other[name], one[name])
 
 
-def test_new_prototypes_are_one_sequence_for_any_number_of_processes(team):
-    found = [team.run(spread.fresh_prototypes, processes, 29, 4)[0] for processes in COUNTS]
+@pytest.mark.parametrize("draw", [spread.fresh_prototypes, spread.fresh_in_pieces])
+@pytest.mark.parametrize("classes", [29, 50, 3])
+def test_new_prototypes_are_one_sequence_for_any_number_of_processes(draw, classes, team):
+    found = [team.run(draw, processes, classes, 4)[0] for processes in COUNTS]
     assert all(torch.equal(one, found[0]) for one in found)
-    assert len(found[0].unique(dim=0)) == 29
-    assert torch.allclose(found[0].norm(dim=1), torch.ones(29))
+    assert len(found[0].unique(dim=0)) == classes
+    assert torch.allclose(found[0].norm(dim=1), torch.ones(classes))
 
 
 def test_what_crosses_the_network_does_not_grow_with_the_classes(team):
     few, many = (team.run(spread.bytes_of_a_step, 4, classes) for classes in (40, 4000))
     assert few == many
-    assert max(many) < 4 * 4 * 4 * (spread.B * spread.D + 12 * spread.B)
+    widest, numbers = max(spread.SIZES[4]), spread.D + 1 + 2  # a unit, its length, a label of two numbers' bits
+    sent = widest * numbers + 3 * spread.B + 4 * widest * spread.D  # gathered, joined, summed and returned
+    sizes = 2 * 8  # how many samples each has, and whether it wants a gradient
+    assert many == [4 * (sent + 4 * widest * numbers + 4 * 3 * spread.B + widest * spread.D) + 5 * sizes] * 4
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
@@ -163,7 +168,14 @@ def test_a_network_of_ones_own_gets_the_gradient_of_the_mean(kind, team):
             close(one, other)
 
 
-@pytest.mark.parametrize(("what", "words"), [("second derivative", "create_graph"), ("nobody has samples", "empty")])
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("second derivative", "create_graph"),
+        ("second derivative of each", "create_graph"),
+        ("nobody has samples", "empty"),
+    ],
+)
 def test_what_cannot_be_done_is_refused_by_all(what, words, team):
     assert all(words in said for said in team.run(spread.raises, 2, what))
 
