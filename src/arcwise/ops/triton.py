@@ -565,8 +565,8 @@ def add_to_x(block: ClassBlock, slopes: Slopes, shares: Tensor, one: Settings) -
 def tile_by_chance(value, seed, place):
     """float32 in bf16, rounded up or down by chance, so that steps smaller than its last digit count on average.
 
-    The chance is a hash of the place, mixed with the seed in each of its two rounds: the counter-based generator of
-    Triton multiplies ten times as often, which with ten million classes took as long as the products.
+    The chance is a hash of the place (Wellons 2018, "lowbias32") that takes the seed in twice: Triton's own generator
+    multiplies ten times as often, which with ten million classes took as long as the products.
     """
     noise = place.to(tl.uint32) ^ seed
     noise = (noise ^ (noise >> 16)) * 0x7FEB352D
