@@ -200,7 +200,7 @@ def pair_metrics(prefix: str, where: str, section: Section, pairs: Callable[[Evi
 def margin_metric(m: float) -> Metric:
     """How many samples keep a margin of m."""
     return Metric(
-        f"nearest other centre at least {m:g} rad further than the own", "%", "higher", "closed",
+        f"margin of {m:g} rad kept (nearest other centre that much further)", "%", "higher", "closed",
         lambda e: None if e.named is None else float((e.named.lead >= m).mean()),
         headline=m == 0.5, short=f"margin of {m:g} rad kept",
     )  # fmt: skip
@@ -278,7 +278,7 @@ METRICS: dict[str, Metric] = {
     **pair_metrics("pairs", "all pairs", "closed", lambda e: e.pairs),
     **pair_metrics("unseen", "pairs of unseen classes", "open", lambda e: e.unseen_pairs),
     "unseen-recall-1": ranking_metric(
-        "nearest neighbour is of the class", lambda r: r.recall_at[1], section="open", headline=True,
+        "recall@1 (the nearest neighbour is of the class)", lambda r: r.recall_at[1], section="open", headline=True,
         short="unseen classes: recall@1",
     ),
     "unseen-map-r": ranking_metric("MAP@R", lambda r: r.map_at_r, section="open", headline=False),

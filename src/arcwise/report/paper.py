@@ -23,6 +23,7 @@ from arcwise.report.blocks import (
     PictureFile,
     TableRows,
     Viewer,
+    unbroken,
 )
 from arcwise.report.page import typst_compiler
 
@@ -203,7 +204,7 @@ def in_words(text: str) -> list[dict[str, Any]]:
     pieces = [piece for piece in re.split(r"(`[^`]+`)", sound(text)) if piece]
     code = [len(piece) > 2 and piece[0] == piece[-1] == "`" for piece in pieces]
     return [
-        {"text": piece[1:-1] if is_code else piece, "code": is_code}
+        {"text": piece[1:-1] if is_code else unbroken(piece), "code": is_code}
         for piece, is_code in zip(pieces, code, strict=True)
     ]
 
