@@ -59,13 +59,14 @@ class TableRows(NamedTuple):
 
 
 class PictureFile(NamedTuple):
-    """A figure by its file below figures/; `width` is its share of the page."""
+    """A figure by its file below figures/; `width` is its share of the page. On paper text may pass one that floats."""
 
     file: str
     caption: str
     width: float = 1.0
     name: str = ""
     number: int = 0
+    floats: bool = False
 
 
 class Film(NamedTuple):

@@ -243,9 +243,12 @@ def rest_sentence(table: Table, head: str, rivals: list[str]) -> list[str]:
     if not every:
         return []
     worse = list(dict.fromkeys(n for (n, _), said in every.items() if said == "worse"))
+    where = " and ".join(
+        f"[[{part}]]" for part in ("closed", "open") if any(n in table.values for n in metrics_in(part))
+    )
     counts = {kind: sum(said == kind for said in every.values()) for kind in ("better", "worse")}
     return [
-        f"Of the {len(every)} differences in the other rows of the results' tables it was clearly better in "
+        f"Of the {len(every)} differences in the other rows of {where} it was clearly better in "
         f"{counts['better']} and clearly worse in {counts['worse']}"
         + (f": {'; '.join(map(label_words, worse))}." if worse else ".")
     ]

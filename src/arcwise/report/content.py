@@ -22,6 +22,8 @@ from arcwise.headspec import folder_name
 from arcwise.metrics import clusters
 from arcwise.metrics.summary import (
     BETWEEN_INSIDE,
+    FOUND_FIRST,
+    MARGIN_KEPT,
     METRICS,
     TRUE_ACCEPTS,
     dunn_name,
@@ -78,9 +80,9 @@ def content(
 ) -> list[Block]:
     """The whole report: the answer on page one, then results, then the method, then an appendix with every table."""
 
-    def shown(section: str, more: str = "") -> list[Block]:
+    def shown(section: str, more: str = "", *, floats: bool = False) -> list[Block]:
         names = [name for name in pictures if FIGURES[name].section == section]
-        return [*lead(names, more), *(picture for name in names for picture in pictures[name])]
+        return [*lead(names, more), *(one._replace(floats=floats) for name in names for one in pictures[name])]
 
     taught = is_introductory(about.config)
     images = [Heading("The images", new_page=True), *image_facts(about), *shown("data")]
@@ -88,20 +90,21 @@ def content(
     blocks: list[Block] = [
         *first_page(about, shown("first")),
         *([] if taught else images),
-        Heading("Results", new_page=taught), *results(about.table, about.champion, about.weak), *shown("glance"),
+        Heading("Results", new_page=taught), *shown("glance", floats=True),
+        *results(about.table, about.champion, about.weak),
         Heading("The embeddings", 2), *shown("embeddings"), *([viewer] if viewer else []), *clips, *films,
         Heading("Training", 2), *shown("training", LOSSES if len(about.heads) > 1 else ""),
         Heading("Class by class", 2), *shown("classes"),
         Heading("Pairs and neighbours", 2), *shown("pairs"),
-        *sweep(about, shown("sweep")),
-        *bias(about, shown("bias")),
+        *sweep(about, shown("sweep", floats=True)),
+        *bias(about, shown("bias", floats=True)),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
         Paragraph("These sentences are computed from the numbers in the JSON file beside this report; intervals are "
             "95 % of paired differences over seeds."),
         *(Paragraph(text) for text in conclusions.sentences(about.table, about.champion)),
         Heading("Method"),
-        *([*method(about), *shown("method"), *worked.worked_examples(), *references()] if taught else [LECTURE]),
+        *(taught_method(about, shown("method", floats=True)) if taught else [LECTURE]),
         Heading("Set-up", 2), *setup(about), *([*image_facts(about), *shown("data")] if taught else []),
         Heading("To repeat it", 2), *repeat(about),
         *appendix(about, shown),
@@ -268,10 +271,12 @@ def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -
 
 
 MEANINGS = {
-    "Dunn": "the smallest distance between classes over the largest extent of one, the larger the better",
-    "equal error rate": "the share of pairs that are judged wrongly, at the threshold where both kinds of error are "
-        "equally frequent",
-    "TAR at FAR": TRUE_ACCEPTS,
+    "Dunn": "Dunn: the smallest distance between classes over the largest extent of one, the larger the better",
+    "equal error rate": "Equal error rate: the share of pairs that are judged wrongly, at the threshold where both "
+        "kinds of error are equally frequent",
+    "TAR at FAR": f"TAR at FAR: {TRUE_ACCEPTS}",
+    "rad kept": f"Margin kept: {MARGIN_KEPT}",
+    "recall@1": f"Recall@1: {FOUND_FIRST}",
 }  # fmt: skip
 
 
@@ -282,7 +287,7 @@ def explained(names: list[str], told: str = "") -> str:
     ' Dunn: the smallest distance between classes over the largest extent of one, the larger the better.'
     """
     found = [word for word in MEANINGS if any(word in METRICS[name].label for name in names)]
-    said = [f" {word[0].upper()}{word[1:]}: {MEANINGS[word]}." for word in found]
+    said = [f" {MEANINGS[word]}." for word in found]
     return "".join(words for words in said if words not in told)
 
 
@@ -344,7 +349,7 @@ def original_sizes(data: DataConfig, files: tuple[str, ...]) -> str:
 def appendix(about: Subject, shown: Callable[..., list[Block]]) -> list[Block]:
     """Every table that page one and the results do without."""
     return [
-        Heading("Appendix: the Dunn index in its variants", new_page=True), *dunn(about), *shown("dunn"),
+        Heading("Appendix: the Dunn index in its variants"), *dunn(about), *shown("dunn"),
         *published(about),
         *per_class(about),
     ]  # fmt: skip
@@ -391,6 +396,11 @@ def method(about: Subject | None = None) -> list[Block]:
             "and identified by the angle between two embeddings, with a threshold that was chosen on other data."
         ),
     ]  # fmt: skip
+
+
+def taught_method(about: Subject, drawn: list[Block]) -> list[Block]:
+    """The method as a report of the experiments has it that the heads are introduced by."""
+    return [*method(about), *drawn, *worked.worked_examples(), *references()]
 
 
 def lecture() -> list[Block]:

@@ -142,9 +142,8 @@ def animations(about: Subject, out: Path, *, tell: Say) -> list[Film]:
         film = made.mp4()
         if film is not None:
             write(out / f"animations/{part}.mp4", film)
-        words = film_words(
-            part, heads, tracks[0], seed=about.first.settings.seed, tested=len(about.embeddings(heads[0]))
-        )
+        tested = len(about.embeddings(heads[0]))
+        words = film_words(part, heads, tracks[0], seed=about.first.settings.seed, tested=tested)
         films.append(Film(f"animations/{part}.gif", f"animations/{part}.png", words))
     return films
 

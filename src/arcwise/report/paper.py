@@ -27,7 +27,7 @@ from arcwise.report.blocks import (
 )
 from arcwise.report.page import typst_compiler
 
-TOGETHER = 26  # rows at most of a table that stays on one page
+TOGETHER = 12  # rows at most of a table that stays on one page
 WIDE = 5  # columns of a table, beyond which its letters are smaller
 
 # `report` is the document as data: words are lists of {text, code}, and Typst takes a text of data as it is. FORMULAS
@@ -46,6 +46,7 @@ TEMPLATE = """
 #set figure(gap: 0.7em)
 #show figure.caption: set text(size: 9pt, fill: luma(35%))
 #show figure.caption: set align(left)
+#show figure.where(kind: table): it => { show figure.caption: set block(sticky: true); it }
 #show figure.where(kind: table): set figure.caption(position: top)
 #show figure.where(kind: table): set block(breakable: true)
 #show heading: set block(sticky: true)
@@ -90,7 +91,12 @@ TEMPLATE = """
   link: it => link(it.address, underline(words(it.words))),
   formula: it => [#words(it.words) #formulas.at(it.number)],
   table: rows,
-  picture: it => figure(image(it.file, width: it.width * 1%), caption: words(it.caption)),
+  picture: it => {
+    if not it.floats { place.flush() } // figures keep their order
+    figure(
+      image(it.file, width: it.width * 1%), caption: words(it.caption), placement: if it.floats { bottom } else { none },
+    )
+  },
   code: it => raw(it.text, block: true, lang: "sh"),
 )
 #for it in report.blocks { kinds.at(it.kind)(it); parbreak() }
@@ -176,13 +182,14 @@ def _(block: TableRows) -> dict[str, Any]:
 
 @as_data.register
 def _(block: PictureFile) -> dict[str, Any]:
-    return {"kind": "picture", "file": block.file, "width": 100 * block.width, "caption": in_words(block.caption)}
+    return {"kind": "picture", "file": block.file, "width": 100 * block.width, "caption": in_words(block.caption),
+            "floats": block.floats}  # fmt: skip
 
 
 @as_data.register
 def _(block: Film) -> dict[str, Any]:
     words = f"Last frame of {block.file}. {block.caption}"
-    return {"kind": "picture", "file": block.poster, "width": 72.0, "caption": in_words(words)}
+    return {"kind": "picture", "file": block.poster, "width": 72.0, "caption": in_words(words), "floats": False}
 
 
 @as_data.register

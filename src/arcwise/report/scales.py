@@ -107,14 +107,14 @@ def scale_sentences(about: Subject) -> list[str]:
             up = METRICS[name].better == "higher"
             better = sum(gap.clear and (gap.mean > 0) == up for gap in gaps)
             worse = sum(gap.clear for gap in gaps) - better
-            told[name] = f"{conclusions.label_words(name)} is clearly better for {better} of {len(gaps)} margins and "
+            told[name] = f"{conclusions.short_words(name)} is clearly better for {better} of {len(gaps)} margins and "
             told[name] += f"clearly worse for {worse}"
     scales = sorted({float(s) for line in sweep_lines(about, MAIN_DUNN) for s in line.s})
     if not told:
         return []
     return [
         f"What a small s gives and costs: at the smallest s (from {scales[0]:g}) beside the largest (up to "
-        f"{scales[-1]:g}) {conclusions.listed_words(list(told.values()))}, by the 95 % interval over paired seeds."
+        f"{scales[-1]:g}) {'; '.join(told.values())}, by the 95 % interval over paired seeds."
     ]
 
 
@@ -133,13 +133,22 @@ def small_scale(about: Subject) -> list[Block]:
             "embedding gets under (Wang et al. 2017), and a margin can only raise it:",
         ),
         Paragraph(
-            f"With {c:,} classes the floor is {floor_of(c, low):.2g} at s = {low:g} and {floor_of(c, high):.2g} at s = "
-            f"{high:g}. Where the loss stays far from 0, every sample goes on being drawn to its centre; where it "
-            "comes near 0, samples rest where they are, unless a margin takes the sureness away. The more classes, "
-            f"the higher the floor: with {100 * c:,} it is {many:.2g} at s = {low:g}, where guessing costs "
-            f"{math.log(100 * c):.2g}."
+            f"With {c:,} classes the floor is {loss_text(floor_of(c, low))} at s = {low:g} and "
+            f"{loss_text(floor_of(c, high))} at s = {high:g}. Where the loss stays far from 0, every sample goes on "
+            "being drawn to its centre; where it comes near 0, samples rest where they are, unless a margin takes the "
+            f"sureness away. The more classes, the higher the floor: with {100 * c:,} it is {loss_text(many)} at s = "
+            f"{low:g}, where guessing costs {loss_text(math.log(100 * c))}."
         ),
     ]  # fmt: skip
+
+
+def loss_text(loss: float) -> str:
+    """A loss as a person reads it.
+
+    >>> loss_text(5.23), loss_text(8e-9)
+    ('5.23', 'nearly 0')
+    """
+    return f"{loss:.2f}" if loss >= 0.005 else "nearly 0"
 
 
 def floor_of(c: int, s: float) -> float:
