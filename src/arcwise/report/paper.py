@@ -93,9 +93,8 @@ TEMPLATE = """
   table: rows,
   picture: it => {
     if not it.floats { place.flush() } // figures keep their order
-    figure(
-      image(it.file, width: it.width * 1%), caption: words(it.caption), placement: if it.floats { bottom } else { none },
-    )
+    let place = if it.floats { bottom } else { none }
+    figure(image(it.file, width: it.width * 1%), caption: words(it.caption), placement: place)
   },
   code: it => raw(it.text, block: true, lang: "sh"),
 )
