@@ -113,6 +113,6 @@ def bias(about: Subject, drawn: list[Block]) -> list[Block]:
             "A bias moves the boundary between two classes away from the middle, towards the class with the smaller "
             "bias. It is the same for every image, so it can hold how often a class occurs, but not how it looks."
         ),
-        *map(Paragraph, [*said, *map(equal_sentence, every)]),
         *drawn,
+        *map(Paragraph, [*said, *map(equal_sentence, every)]),
     ]

@@ -276,10 +276,12 @@ def best_sentence(table: Table, names: list[str]) -> str:
     for name in names:
         means = {head: number_text(name, table.spread(name, head).mean) for head in table.several}
         top = means[table.best(name)]
-        equals = " and ".join(head for head, mean in means.items() if mean == top)
+        equals = listed_words([head for head, mean in means.items() if mean == top])
         best.setdefault(equals, []).append(f"{label_words(name)} ({top})")
+    alone = max(len(seeds) for seeds in table.seeds.values()) < 2
     return (
-        "By the mean over seeds alone, the best were: "
+        ("In this one seed" if alone else "By the mean over seeds alone,")
+        + " the best were: "
         + ". ".join(f"{capital(head)} in {'; '.join(what)}" for head, what in best.items())
         + "."
     )

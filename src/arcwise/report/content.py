@@ -82,7 +82,8 @@ def content(
 
     def shown(section: str, more: str = "", *, floats: bool = False) -> list[Block]:
         names = [name for name in pictures if FIGURES[name].section == section]
-        return [*lead(names, more), *(one._replace(floats=floats) for name in names for one in pictures[name])]
+        said = [Paragraph(block.text) for block in lead(names, more)] if floats else lead(names, more)
+        return [*said, *(one._replace(floats=floats) for name in names for one in pictures[name])]
 
     taught = is_introductory(about.config)
     images = [Heading("The images", new_page=True), *image_facts(about), *shown("data")]
@@ -119,7 +120,7 @@ def kept(block: Block, after: Block | None) -> bool:
     return not (isinstance(block, Heading) and block.level == 2 and (after is None or isinstance(after, Heading)))
 
 
-def lead(names: list[str], more: str = "") -> list[Block]:
+def lead(names: list[str], more: str = "") -> list[Lead]:
     """A sentence that says what the figures of a section show, each by its number, and what else is to be known."""
     if not names:
         return []

@@ -19,6 +19,7 @@ def sweep(about: Subject, drawn: list[Block]) -> list[Block]:
         return []
     out: list[Block] = [
         Heading("Scale and margin"),
+        *drawn,
         Lead("[[equal-s]] compares margins at equal s, [[best-s]] each at its own best s."),
     ]
     name = MAIN_DUNN
@@ -41,7 +42,7 @@ def sweep(about: Subject, drawn: list[Block]) -> list[Block]:
     )
     out.append(best_scales(about))
     out += [Paragraph(text) for text in sweep_sentences(about)]
-    return [*out, *small_scale(about), *drawn]
+    return [*out, *small_scale(about)]
 
 
 def best_scales(about: Subject) -> TableRows:
@@ -105,10 +106,13 @@ def scale_sentences(about: Subject) -> list[str]:
         gaps = [difference(line.values[:, 0].tolist(), line.values[:, -1].tolist()) for line in lines]
         if gaps and min(gap.n for gap in gaps) > 1:
             up = METRICS[name].better == "higher"
-            better = sum(gap.clear and (gap.mean > 0) == up for gap in gaps)
-            worse = sum(gap.clear for gap in gaps) - better
-            told[name] = f"{conclusions.short_words(name)} is clearly better for {better} of {len(gaps)} margins and "
-            told[name] += f"clearly worse for {worse}"
+            counts = {
+                "better": sum(gap.clear and (gap.mean > 0) == up for gap in gaps),
+                "worse": sum(gap.clear and (gap.mean > 0) != up for gap in gaps),
+            }
+            said = [f"clearly {kind} for {n} of {len(gaps)} margins" for kind, n in counts.items() if n]
+            words = conclusions.short_words(name)
+            told[name] = f"{words} is {' and '.join(said)}" if said else f"no difference is shown in {words}"
     scales = sorted({float(s) for line in sweep_lines(about, MAIN_DUNN) for s in line.s})
     if not told:
         return []
