@@ -78,7 +78,6 @@ def test_many_heads_are_told_in_tables_that_have_room_and_in_an_answer_of_few_nu
     said = " ".join(answer(found, heads[1], list(values)))
     value = "(51.10 % against 59.50 % of ArcFace m=0.5 s=256, the best other)"
     assert f"{value} it is better than softmax and it is worse than 8 others" in said
-    )
 
 
 def test_the_file_for_machines_says_which_way_is_better_and_pairs_by_seed():
