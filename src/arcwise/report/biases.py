@@ -51,7 +51,7 @@ def slope_over_log(counts: np.ndarray, bias: np.ndarray) -> tuple[float, float, 
 
     >>> slope = slope_over_log(np.array([10, 100, 1000, 10000]), np.log([11.0, 90.0, 1100.0, 9000.0]))
     >>> " ".join(f"{value:.2f}" for value in slope)
-    '0.98 0.88 1.08'
+    '0.98 0.88 1.09'
     """
     x = np.log(counts)
     x, y = x - x.mean(), bias - bias.mean()

@@ -230,11 +230,11 @@ def basis(about: Subject) -> str:
     drawn = f" under {SIDE_BY_SIDE} of the {many} heads" if many > SIDE_BY_SIDE else " under each head" * (many > 1)
     return (
         f"[[{picture}]] shows the test images{drawn}, [[first]] the main numbers. They rest on {seeds}; "
-        f"{listed(parts)}.{same if len(counts) > 1 else ''} {CENTRES}"
+        f"{listed(parts)}.{same if len(counts) > 1 else ''} {CENTRE_AND_MEAN}"
     )
 
 
-CENTRES = (
+CENTRE_AND_MEAN = (
     "The centre of a class is the vector w that the head has learned for it, the class mean the mean direction of its "
     "test images."
 )
@@ -284,7 +284,7 @@ MEANINGS = {
 def explained(names: list[str], told: str = "") -> str:
     """What the words mean by which some numbers are called, but for those that were told.
 
-    >>> explained(["accuracy", MAIN_DUNN])
+    >>> explained(["accuracy", "dunn-nearest-diameter-unit-95"])
     ' Dunn: the smallest distance between classes over the largest extent of one, the larger the better.'
     """
     found = [word for word in MEANINGS if any(word in METRICS[name].label for name in names)]

@@ -137,19 +137,19 @@ def small_scale(about: Subject) -> list[Block]:
             "embedding gets under (Wang et al. 2017), and a margin can only raise it:",
         ),
         Paragraph(
-            f"With {c:,} classes the floor is {loss_text(floor_of(c, low))} at s = {low:g} and "
-            f"{loss_text(floor_of(c, high))} at s = {high:g}. Where the loss stays far from 0, every sample goes on "
+            f"With {c:,} classes the floor is {floor_text(floor_of(c, low))} at s = {low:g} and "
+            f"{floor_text(floor_of(c, high))} at s = {high:g}. Where the loss stays far from 0, every sample goes on "
             "being drawn to its centre; where it comes near 0, samples rest where they are, unless a margin takes the "
-            f"sureness away. The more classes, the higher the floor: with {100 * c:,} it is {loss_text(many)} at s = "
-            f"{low:g}, where guessing costs {loss_text(math.log(100 * c))}."
+            f"sureness away. The more classes, the higher the floor: with {100 * c:,} it is {floor_text(many)} at s = "
+            f"{low:g}, where guessing costs {floor_text(math.log(100 * c))}."
         ),
     ]  # fmt: skip
 
 
-def loss_text(loss: float) -> str:
+def floor_text(loss: float) -> str:
     """A loss as a person reads it.
 
-    >>> loss_text(5.23), loss_text(8e-9)
+    >>> floor_text(5.23), floor_text(8e-9)
     ('5.23', 'nearly 0')
     """
     return f"{loss:.2f}" if loss >= 0.005 else "nearly 0"
