@@ -3,6 +3,8 @@
 import itertools
 import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -237,3 +239,18 @@ def test_a_section_on_scales_has_its_numbers_before_its_figure_may_come(folders)
     object.__setattr__(about, "runs", subject(folders).runs)
     found = sweep(about, [])
     assert any(isinstance(block, Formula) for block in found) and found[1].text.startswith("[[equal-s]]")
+
+
+@pytest.mark.parametrize("before", [24, 28, 30, 31])
+def test_a_table_that_breaks_leaves_three_rows_at_least_on_either_page(tmp_path, before):
+    if shutil.which("pdftotext") is None:
+        pytest.skip("there is no pdftotext here")
+    rows = TableRows(["", "a"], [[f"row {i}", "1"] for i in range(16)], "Many rows.", name="t")
+    pdf = paper_pdf("title", "", [*[Paragraph("words")] * before, rows], tmp_path)
+    said = subprocess.run(
+        ["pdftotext", "-layout", "-", "-"], input=pdf, capture_output=True, check=True
+    ).stdout.decode()
+    pages = said.split("\f")
+    counts = [len(re.findall(r"row \d+", page)) for page in pages]
+    assert sum(counts) == 16 and all(n == 0 or n >= 3 for n in counts)
+    assert all(("Many rows." in page) <= ("row 0" in page) for page in pages)  # no caption stands alone

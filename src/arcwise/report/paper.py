@@ -74,12 +74,21 @@ TEMPLATE = """
   show figure: set block(breakable: not it.together)
   let cell(it) = if it.strong { strong(words(it.words)) } else { words(it.words) }
   let columns = if it.header.len() > 0 { (1fr,) + (auto,) * (it.columns - 1) } else { (auto, 1fr) }
+  let count = calc.quo(it.cells.len(), it.columns)
+  // Cells of no width over the first and the last three rows: where a table breaks, no row stands alone.
+  let held = table.cell(rowspan: 3, breakable: false, inset: 0pt)[]
+  let beside(i) = if count >= 6 and i in (0, count - 3) { (held,) } else if count >= 6 and (i < 3 or i >= count - 3) {
+    ()
+  } else { ([],) }
+  let body = range(count).map(i => (
+    ..it.cells.slice(i * it.columns, (i + 1) * it.columns).map(cell), ..beside(i),
+  )).flatten()
   figure(caption: words(it.caption), table(
-    columns: columns,
+    columns: columns + (0pt,),
     align: if it.header.len() > 0 { (x, y) => if x == 0 { left } else { right } } else { left },
     stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt),
-    ..if it.header.len() > 0 { (table.header(..it.header.map(cell)),) },
-    ..it.cells.map(cell),
+    ..if it.header.len() > 0 { (table.header(..it.header.map(cell), []),) },
+    ..body,
   ))
 }
 

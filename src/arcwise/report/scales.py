@@ -100,25 +100,25 @@ def scale_sentences(about: Subject) -> list[str]:
     """What the smallest s gives and costs beside the largest, in what is judged, from paired seeds."""
     table = about.sweep_table
     assert table is not None
-    told = {}
+    told, silent = [], []
     for name in ("accuracy", "unseen-auc", "open-auroc"):
         lines = [line for line in sweep_lines(about, name) if len(line.s) > 1] if name in table.values else []
         gaps = [difference(line.values[:, 0].tolist(), line.values[:, -1].tolist()) for line in lines]
-        if gaps and min(gap.n for gap in gaps) > 1:
-            up = METRICS[name].better == "higher"
-            counts = {
-                "better": sum(gap.clear and (gap.mean > 0) == up for gap in gaps),
-                "worse": sum(gap.clear and (gap.mean > 0) != up for gap in gaps),
-            }
-            said = [f"clearly {kind} for {n} of {len(gaps)} margins" for kind, n in counts.items() if n]
-            words = conclusions.short_words(name)
-            told[name] = f"{words} is {' and '.join(said)}" if said else f"no difference is shown in {words}"
+        if not gaps or min(gap.n for gap in gaps) < 2:
+            continue
+        up, words = METRICS[name].better == "higher", conclusions.short_words(name)
+        better = sum(gap.clear and (gap.mean > 0) == up for gap in gaps)
+        counts = {"better": better, "worse": sum(gap.clear for gap in gaps) - better}
+        said = [f"clearly {kind} for {n} of {len(gaps)} margins" for kind, n in counts.items() if n]
+        (told if said else silent).append(f"{words} is {' and '.join(said)}" if said else words)
+    if silent:
+        told.append(f"no difference is shown in {conclusions.listed_words(silent)}")
     scales = sorted({float(s) for line in sweep_lines(about, MAIN_DUNN) for s in line.s})
     if not told:
         return []
     return [
         f"What a small s gives and costs: at the smallest s (from {scales[0]:g}) beside the largest (up to "
-        f"{scales[-1]:g}) {'; '.join(told.values())}, by the 95 % interval over paired seeds."
+        f"{scales[-1]:g}) {'; '.join(told)}, by the 95 % interval over paired seeds."
     ]
 
 
