@@ -29,7 +29,7 @@ SWEEP = [f"normface:s={s}" for s in SCALES] + [f"arcface:m={m},s={s}" for m in (
 def likeness(config: arcwise.Config) -> arcwise.Config:
     """The same experiment made so small that it says nothing, but runs through at once and offline."""
     source = config.data.source.replace("mnist", "digits").replace("cifar10", "digits")
-    short = ["train.epochs=1", "train.batch=64", "train.margin_warmup=0"]
+    short = ["train.epochs=1", "train.batch=64", "train.warmup=0", "train.margin_warmup=0"]
     return arcwise.override(config, [f"data.source={source}", *short])
 
 

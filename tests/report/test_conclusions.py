@@ -37,8 +37,8 @@ def test_a_verdict_goes_by_the_direction_that_the_metric_names(metric, arcface, 
 def test_the_best_means_are_the_small_ones_where_smaller_is_better():
     found = table(accuracy=(LOW, HIGH), angle_own=(LOW, HIGH))
     said = conclusions.best_sentence(found, ["accuracy", "angle-own"])
-    assert "softmax in accuracy, by the head without margin (31.33 %)" in said
-    assert "arcface in mean angle to the own class mean (6.30°)" in said
+    assert "Softmax in accuracy, by the head without margin (31.33 %)" in said
+    assert "Arcface in mean angle to the own class mean (6.30°)" in said
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,15 @@ def test_most_is_more_than_half_of_all_comparisons(values, words):
     found = conclusions.sentences(table(**values), "arcface")
     counted = next(sentence for sentence in found if sentence.startswith("Of "))
     assert f"it {words}." in counted
-    assert counted.startswith(f"Of {len(values)} comparisons arcface was clearly better in ")
+    assert counted.startswith(f"Of the {len(values)} differences in [[paired]], arcface was clearly better in ")
 
 
 def test_verdicts_are_counted_over_all_rivals():
     found = conclusions.sentences(table(accuracy=(HIGH, LOW, WIDE), angle_own=(HIGH, LOW, WIDE)), "arcface")
     counted = next(sentence for sentence in found if sentence.startswith("Of "))
     assert counted.startswith(
-        "Of 4 comparisons arcface was clearly better in 1, clearly worse in 1, and in 2 the 95 % interval"
+        "Of the 4 differences in [[paired]], arcface was clearly better in 1, clearly worse in 1, and in 2 the 95 % "
+        "interval"
     )
 
 
@@ -83,7 +84,7 @@ def test_a_number_that_is_not_finite_in_one_run_is_not_judged(strange):
     assert conclusions.judged_metrics(found) == ["accuracy", "angle-own"]
     assert conclusions.finite_metrics(found, ["unseen-auc", "packing", "angle-own"]) == ["angle-own"]
     said = " ".join(conclusions.sentences(found, "arcface"))
-    assert "Of 2 comparisons" in said and "nan" not in said and "unseen" not in said
+    assert "Of the 2 differences" in said and "nan" not in said and "unseen" not in said
 
 
 def test_two_rivals_are_named_and_three_are_counted():
@@ -142,3 +143,38 @@ def test_a_champion_that_shares_no_two_seeds_is_told_apart_from_one_seed_in_all(
                 seconds={"arcface": [1.0], "softmax": [1.0]},
                 values={"accuracy": {"arcface": [0.5], "softmax": [0.4]}})  # fmt: skip
     assert conclusions.answer(one, "arcface", ["accuracy"])[0].startswith("With one seed nothing can be judged")
+
+
+def test_what_page_one_shows_is_judged_like_the_headline_numbers():
+    found = table(accuracy=(HIGH, LOW), pairs_eer=(HIGH, LOW))
+    assert conclusions.judged_metrics(found) == ["accuracy", "pairs-eer"] == conclusions.first_metrics(found)
+    counted = next(s for s in conclusions.sentences(found, "arcface") if s.startswith("Of the "))
+    assert counted.startswith("Of the 2 differences in [[paired]], arcface was clearly better in 1, clearly worse in 1")
+
+
+def test_clear_losses_in_rows_that_no_difference_stands_for_are_counted_and_named():
+    found = table(accuracy=(HIGH, LOW), conflict_triples_euclidean=(HIGH, LOW), packing=(HIGH, LOW))
+    [said] = [s for s in conclusions.sentences(found, "arcface") if "other rows" in s]
+    assert said == (
+        "Of the 2 differences in the other rows of [[closed]] it was clearly better in 1 and clearly worse in 1: "
+        "triples in conflict, euclidean."
+    )
+
+
+def test_an_interval_that_leaves_0_out_does_not_end_in_a_rounded_0():
+    # gaps of -0.01, -0.012 and -0.014 points: mean -0.012, half 4.303 * 0.002 / sqrt(3) = 0.005
+    base = [0.9, 0.91, 0.92]
+    found = table(accuracy=([a - b for a, b in zip(base, [1e-4, 1.2e-4, 1.4e-4], strict=True)], base))
+    assert conclusions.gap_text(found, "accuracy", "arcface", "softmax") == "-0.01 points [-0.02, -0.01]"
+    found = table(accuracy=([a - b for a, b in zip(base, [3e-5, 5e-5, 6.2e-5], strict=True)], base))
+    text = conclusions.gap_text(found, "accuracy", "arcface", "softmax")
+    assert text == "-0.005 points [-0.009, -0.001]"
+    assert conclusions.verdict(found, "accuracy", "arcface", "softmax") == "worse"
+
+
+def test_numbers_of_many_others_are_tied_to_a_head_and_labels_have_no_colon_in_a_sentence():
+    found = table(unseen_auc=(HIGH, LOW, [0.2, 0.21, 0.22], LOW), open_auroc=(WIDE, LOW, LOW, LOW))
+    said = " ".join(conclusions.answer(found, "arcface", ["unseen-auc", "open-auroc"]))
+    assert "AUC of pairs of unseen classes (31.33 % against 21.00 % of normface, the best other)" in said
+    assert "no difference is shown in AUROC of known against unseen." in said.lower().replace("auroc", "AUROC")
+    assert ":" not in said

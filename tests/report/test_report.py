@@ -103,7 +103,7 @@ def test_a_report_says_what_its_words_mean_and_which_rates_rest_on_too_little(fo
     assert "Dunn: the smallest distance between classes over the largest extent of one" in first
     [row] = re.findall(r"<td>([^<]*TAR at FAR 0.001[^<]*)</td>", rest)
     assert row.endswith("†") and "TAR at FAR: the share of pairs of one class that is taken for the same" in rest
-    assert re.search(r"† all pairs: TAR at FAR 0.001 rests on \d", rest)
+    assert re.search(r"† TAR at FAR 0.001 of all pairs rests on \d", rest)
 
 
 def test_a_single_run_and_a_run_without_snapshots_can_be_reported(folder, tmp_path):
@@ -185,7 +185,7 @@ def test_a_conclusion_says_so_when_arcface_did_not_win():
         return conclusions.sentences(table(**heads), "ArcFace")
 
     lost = sentences(softmax=(0.90, 0.91, 0.93), ArcFace=(0.80, 0.81, 0.82))
-    assert "worse" in lost[0] and "did not win" in lost[-2] and "softmax in accuracy" in lost[-1]
+    assert "worse" in lost[0] and "did not win" in lost[-2] and "Softmax in accuracy" in lost[-1]
     won = sentences(softmax=(0.80, 0.81, 0.82), ArcFace=(0.90, 0.91, 0.93))
     assert "ArcFace is better than softmax" in won[0] and "+10.33 points [+8.90, +11.77]" in won[0]
     open_ = sentences(softmax=(0.80, 0.92), ArcFace=(0.90, 0.81))
@@ -463,7 +463,7 @@ def test_the_answer_says_better_worse_and_not_shown():
     found = Table(heads=["softmax", "arcface"], seeds=seeds, values=values, seconds={h: [1.0] * 3 for h in seeds})
     first, second = conclusions.answer(found, "arcface", list(values))
     assert first == "Arcface is clearly better than softmax in mean angle to the own class mean (6.30° against 17.95°)."
-    assert second.startswith("In pairs of unseen classes: AUC (71.00 % against 81.33 %) it is worse than softmax; ")
+    assert second.startswith("In AUC of pairs of unseen classes (71.00 % against 81.33 %) it is worse than softmax; ")
     assert second.endswith("; no difference is shown in accuracy.")
 
 
@@ -549,7 +549,8 @@ def test_every_class_stands_in_the_appendix_and_of_very_many_those_that_are_foun
         {"name": f"c{i}", "n": 4, "recall": (i * 7 % classes) / classes, "precision": 0.5, "mistaken_for": "c0"}
         for i in range(classes)
     ]
-    table = class_rows("arcface", [rows, rows])
+    taken = np.diag(np.full(classes, 7)) + np.eye(classes, k=1, dtype=int)
+    table = class_rows("arcface", [rows, rows], taken, [row["name"] for row in rows])
     worst = sorted(rows, key=lambda row: row["recall"])[:200]
     expected = [row["name"] for row in (rows if classes <= 200 else worst)]
     assert [row[0] for row in table.rows] == expected
@@ -564,15 +565,19 @@ def test_accuracies_that_are_far_apart_and_not_told_apart_are_not_called_alike()
         values = {"accuracy": {"softmax": first, "arcface": second}}
         return accuracy_words(Table(heads=heads, seeds={h: [0, 1] for h in heads}, values=values, seconds={}))
 
-    assert "the geometry, not the number of right answers" in said([0.98, 0.983], [0.982, 0.98])
-    far = said([0.6, 0.9], [0.5, 0.7])
-    assert "15.00 points" in far and "geometry" not in far and "do not tell" in far
+    near, far = said([0.98, 0.983], [0.982, 0.98]), said([0.6, 0.9], [0.5, 0.7])
+    assert "within 15.00 points" in far and all("does not make them equal" in words for words in (near, far))
+    # gaps of 0.2 and -0.3 points: mean -0.05, half 12.706 * 0.3536 / sqrt(2) = 3.18
+    assert "reach to differences of 3.23 points" in near
+    assert "one seed does not tell" in accuracy_words(table(softmax=(0.9,), arcface=(0.8,)))
 
 
 def test_the_page_says_which_images_the_numbers_of_a_film_are_of(folder):
     page = (folder / "report.html").read_text()
     assert re.search(r"softmax beside ArcFace m=0.3, seed 0. Accuracy and Dunn index are of the \d+ test images", page)
-    assert re.search(r"of the \d+ training images that every epoch keeps", page)
+    assert re.search(
+        r"of the \d+ training images that every epoch keeps; the tables&#x27; are of all \d+ test images", page
+    )
 
 
 @pytest.mark.browser

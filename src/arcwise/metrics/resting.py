@@ -38,10 +38,14 @@ def rests_on(expected: float, far: float = 1.0, identities: int = 0) -> str:
     >>> rests_on(4.5), rests_on(10.0)
     ('rests on 4.5 expected false acceptances, too few to mean much', '')
     >>> rests_on(100.0, 0.01, 10)
-    'rests on 10 identities: not one pair of them is expected at that rate'
+    'rests on 10 classes: the rate is less than one of their 45 pairs, so one look-alike pair decides'
     """
     if expected < LEAST_ACCEPTED:
         return f"rests on {expected:.2g} expected false acceptances, too few to mean much"
-    if identities and far * identities * (identities - 1) / 2 < 1.0:
-        return f"rests on {identities:,} identities: not one pair of them is expected at that rate"
+    pairs = identities * (identities - 1) // 2
+    if identities and far * pairs < 1.0:
+        return (
+            f"rests on {identities:,} classes: the rate is less than one of their {pairs:,} pairs, so one look-alike "
+            "pair decides"
+        )
     return ""

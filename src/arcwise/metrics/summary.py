@@ -33,6 +33,8 @@ TRUE_ACCEPTS = (
     "the share of pairs of one class that is taken for the same (true accepts), at the threshold that takes the named "
     "share of pairs of two classes for the same (false accepts)"
 )
+MARGIN_KEPT = "the share of samples whose nearest other centre is at least so much further away than the own"
+FOUND_FIRST = "the share of samples whose nearest neighbour is of their class"
 NEAREST_POINT = "the mean of both errors at the threshold where they are nearest to each other; nothing is interpolated"
 BETWEEN_INSIDE = tuple((a, b) for a in clusters.BETWEEN for b in clusters.INSIDE)
 DUNN = tuple((a, b, c) for a, b in BETWEEN_INSIDE for c in clusters.DISTANCES)
@@ -200,9 +202,9 @@ def pair_metrics(prefix: str, where: str, section: Section, pairs: Callable[[Evi
 def margin_metric(m: float) -> Metric:
     """How many samples keep a margin of m."""
     return Metric(
-        f"nearest other centre at least {m:g} rad further than the own", "%", "higher", "closed",
+        f"margin of {m:g} rad kept", "%", "higher", "closed",
         lambda e: None if e.named is None else float((e.named.lead >= m).mean()),
-        headline=m == 0.5, short=f"margin of {m:g} rad kept",
+        headline=m == 0.5, note=MARGIN_KEPT,
     )  # fmt: skip
 
 
@@ -238,12 +240,12 @@ def cluster_metrics(distance: str) -> dict[str, Metric]:
 
 
 def ranking_metric(
-    words: str, number: Callable[[Retrieval], float], *, section: Section, headline: bool, short: str = ""
+    words: str, number: Callable[[Retrieval], float], *, section: Section, headline: bool, note: str = ""
 ) -> Metric:
     """A number of how unseen samples find their like."""
     return Metric(
         f"unseen classes: {words}", "%", "higher", section,
-        lambda e: None if e.unseen_ranking is None else number(e.unseen_ranking), headline, short,
+        lambda e: None if e.unseen_ranking is None else number(e.unseen_ranking), headline, note=note,
     )  # fmt: skip
 
 
@@ -278,8 +280,8 @@ METRICS: dict[str, Metric] = {
     **pair_metrics("pairs", "all pairs", "closed", lambda e: e.pairs),
     **pair_metrics("unseen", "pairs of unseen classes", "open", lambda e: e.unseen_pairs),
     "unseen-recall-1": ranking_metric(
-        "nearest neighbour is of the class", lambda r: r.recall_at[1], section="open", headline=True,
-        short="unseen classes: recall@1",
+        "recall@1", lambda r: r.recall_at[1], section="open", headline=True,
+        note=FOUND_FIRST,
     ),
     "unseen-map-r": ranking_metric("MAP@R", lambda r: r.map_at_r, section="open", headline=False),
     "unseen-r-precision": ranking_metric("R-precision", lambda r: r.r_precision, section="more", headline=False),

@@ -59,13 +59,14 @@ class TableRows(NamedTuple):
 
 
 class PictureFile(NamedTuple):
-    """A figure by its file below figures/; `width` is its share of the page."""
+    """A figure by its file below figures/; `width` is its share of the page. On paper text may pass one that floats."""
 
     file: str
     caption: str
     width: float = 1.0
     name: str = ""
     number: int = 0
+    floats: bool = False
 
 
 class Film(NamedTuple):
@@ -116,6 +117,16 @@ def number_blocks(blocks: list[Block]) -> list[Block]:
         else block
         for block in out
     ]
+
+
+def unbroken(text: str) -> str:
+    r"""The text with no line end between a number and its sign, or before a unit in brackets.
+
+    >>> unbroken("95 % of (\u00b0) 2 \u00b1 1") == "95\u00a0% of\u00a0(\u00b0) 2\u00a0\u00b1\u00a01"
+    True
+    """
+    text = re.sub(r"(?<=[\d)]) (?=%)| (?=\((?:%|°|points)\))| (?=±)|(?<=±) ", "\u00a0", text)
+    return re.sub(r"\b(Figure|Figures|Table|Tables) (?=\d)", "\\1\u00a0", text)
 
 
 def kind_of(block: TableRows | PictureFile | Film) -> str:

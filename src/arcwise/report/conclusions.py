@@ -5,13 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arcwise.metrics.summary import METRICS, digits_shown, headline_metrics, in_unit, number_text
+from arcwise.metrics.summary import (
+    MAIN_DUNN,
+    METRICS,
+    digits_shown,
+    headline_metrics,
+    in_unit,
+    metrics_in,
+    number_text,
+)
 from arcwise.study.table import Table
+
+# The numbers of page one: as many as have room, of those that the runs have.
+FIRST = ("accuracy", "angle-own", MAIN_DUNN, "open-auroc", "unseen-auc", "angle-closest", "pairs-eer")
+ROOM = 5
+
+
+def first_metrics(table: Table) -> list[str]:
+    """The numbers of page one."""
+    return finite_metrics(table, FIRST)[:ROOM]
 
 
 def judged_metrics(table: Table) -> list[str]:
-    """The numbers that heads are judged by, of those that every run has and that are finite."""
-    return finite_metrics(table, headline_metrics())
+    """The numbers that heads are judged by, those of page one among them, where every run has them and finite."""
+    wanted = {*headline_metrics(), *first_metrics(table)}
+    return finite_metrics(table, [name for name in METRICS if name in wanted])
+
+
+def other_metrics(table: Table) -> list[str]:
+    """The numbers that the tables of the results have beside those that heads are judged by."""
+    judged = judged_metrics(table)
+    return [name for name in finite_metrics(table, metrics_in("closed", "open")) if name not in judged]
 
 
 def finite_metrics(table: Table, names: Sequence[str]) -> list[str]:
@@ -78,7 +102,7 @@ def part_answer(table: Table, name: str, head: str, rivals: list[str]) -> str:
     return f"in {what} {' and '.join(said)}" + (", no more is shown" if by["open"] else "")
 
 
-LISTED_RIVALS = 4  # other heads, or their numbers, that are listed one by one
+LISTED_RIVALS = 4  # other heads that are listed one by one
 
 
 def rivals_words(names: list[str]) -> str:
@@ -87,14 +111,13 @@ def rivals_words(names: list[str]) -> str:
 
 
 def beside(table: Table, name: str, head: str, rivals: list[str]) -> str:
-    """A number of a head beside those of others."""
-    values = {other: number_text(name, table.spread(name, other).mean) for other in (head, *rivals)}
-    shown = [values[other] for other in rivals]
-    others = " and ".join(shown) if len(shown) <= 2 else f"{len(shown)} others' {', '.join(shown)}"
-    if len(shown) > LISTED_RIVALS:
-        means = [table.spread(name, other).mean for other in rivals]
-        others = f"{number_text(name, min(means))} to {number_text(name, max(means))}"
-    return f"{short_words(name)} ({values[head]} against {others})"
+    """A number of a head beside those of others, of more than two beside the best."""
+    means = {other: table.spread(name, other).mean for other in (head, *rivals)}
+    others = " and ".join(number_text(name, means[other]) for other in rivals)
+    if len(rivals) > 2:
+        best = (max if METRICS[name].better == "higher" else min)(rivals, key=means.__getitem__)
+        others = f"{number_text(name, means[best])} of {best}, the best other"
+    return f"{short_words(name)} ({number_text(name, means[head])} against {others})"
 
 
 def lone_answer(table: Table, head: str, names: list[str]) -> list[str]:
@@ -116,8 +139,25 @@ def listed_words(words: list[str]) -> str:
 
 
 def short_words(name: str) -> str:
-    """What a number says, in few words."""
-    return METRICS[name].short or METRICS[name].label
+    """What a number says, in few words of a sentence."""
+    return in_sentence(METRICS[name].short or METRICS[name].label)
+
+
+def label_words(name: str) -> str:
+    """What a number says, as words of a sentence."""
+    return in_sentence(METRICS[name].label)
+
+
+def in_sentence(label: str) -> str:
+    """A label without its colon.
+
+    >>> in_sentence("all pairs: equal error rate"), in_sentence("Dunn: nearest, diameter, unit")
+    ('equal error rate of all pairs', 'Dunn index (nearest, diameter, unit)')
+    """
+    whose, colon, what = label.partition(": ")
+    if not colon:
+        return label
+    return f"{whose} index ({what})" if whose.endswith("Dunn") else f"{what} of {whose}"
 
 
 def capital(text: str) -> str:
@@ -133,12 +173,17 @@ def verdict(table: Table, name: str, head: str, other: str) -> str:
     return "better" if (gap.mean > 0) == (METRICS[name].better == "higher") else "worse"
 
 
+MOST_DIGITS = 6
+
+
 def gap_text(table: Table, name: str, head: str, other: str, *, unit: bool = True) -> str:
     """A paired difference as text, with its interval."""
     gap = table.difference(name, head, other)
     words = {"%": " points", "°": "°", "": ""}[METRICS[name].unit] if unit else ""
     shown = [in_unit(name, value) for value in (gap.mean, gap.low, gap.high)]
     digits = max(2, digits_shown(name, max((abs(value) for value in shown if math.isfinite(value)), default=0.0)))
+    while gap.clear and digits < MOST_DIGITS and any(value and not round(value, digits) for value in shown):
+        digits += 1  # an interval that leaves 0 out is not to end in a rounded one
     mean, low, high = (signed(value, digits) for value in shown)
     if gap.n < 2:
         return f"{mean}{words} (one seed, no interval)"
@@ -170,12 +215,12 @@ def sentences(table: Table, head: str) -> list[str]:
         by = {kind: [n for n in names if verdict(table, n, head, other) == kind] for kind in tally}
         tally = {kind: tally[kind] + len(by[kind]) for kind in tally}
         parts = [
-            f"{words} in {'; '.join(f'{METRICS[n].label} ({gap_text(table, n, head, other)})' for n in by[kind])}"
+            f"{words} in {'; '.join(f'{label_words(n)} ({gap_text(table, n, head, other)})' for n in by[kind])}"
             for kind, words in (("better", f"{head} is better than {other}"), ("worse", "it is worse"))
             if by[kind]
         ]
         if by["open"]:
-            parts.append(f"no difference is shown in {'; '.join(METRICS[n].label for n in by['open'])}")
+            parts.append(f"no difference is shown in {'; '.join(map(label_words, by['open']))}")
         text = ". ".join(part[0].upper() + part[1:] for part in parts)
         if not by["better"] and text:
             text = f"{head} against {other}: {text[0].lower()}{text[1:]}"
@@ -186,8 +231,27 @@ def sentences(table: Table, head: str) -> list[str]:
         if other not in (head, *rivals)
     ]
     out.append(overall(table, head, rivals, tally))
+    out += rest_sentence(table, head, rivals)
     out.append(best_sentence(table, names))
     return out
+
+
+def rest_sentence(table: Table, head: str, rivals: list[str]) -> list[str]:
+    """What the numbers say that the tables of the results have and the differences do not; nothing without any."""
+    names = other_metrics(table)
+    every = {(n, o): verdict(table, n, head, o) for n in names for o in rivals}
+    if not every:
+        return []
+    worse = list(dict.fromkeys(n for (n, _), said in every.items() if said == "worse"))
+    where = " and ".join(
+        f"[[{part}]]" for part in ("closed", "open") if any(n in table.values for n in metrics_in(part))
+    )
+    counts = {kind: sum(said == kind for said in every.values()) for kind in ("better", "worse")}
+    return [
+        f"Of the {len(every)} differences in the other rows of {where} it was clearly better in "
+        f"{counts['better']} and clearly worse in {counts['worse']}"
+        + (f": {'; '.join(map(label_words, worse))}." if worse else ".")
+    ]
 
 
 def overall(table: Table, head: str, rivals: list[str], tally: dict[str, int]) -> str:
@@ -196,10 +260,11 @@ def overall(table: Table, head: str, rivals: list[str], tally: dict[str, int]) -
     seeds = min(len(set(table.seeds[head]) & set(table.seeds[other])) for other in rivals)
     verb = "won most of them" if tally["better"] > total / 2 else "did not win most of them"
     return (
-        f"Of {total} comparisons {head} was clearly better in {tally['better']}, clearly worse in {tally['worse']}, "
-        f"and in {tally['open']} the 95 % interval of the paired difference includes 0: it {verb}. With {seeds} "
-        f"seed{'s' if seeds != 1 else ''} an interval is wide, and what is called open here may be a difference too "
-        "small for so few runs."
+        f"Of the {total} differences in [[paired]], {head} was clearly better in {tally['better']}, clearly worse in "
+        f"{tally['worse']}, and in {tally['open']} the 95 % interval includes 0: it {verb}. They are not independent: "
+        "they share runs, and some numbers, and some heads, are much alike. "
+        f"With {seeds} seeds an interval is wide, and where it includes 0 there may be a difference too small for so "
+        "few runs."
     )
 
 
@@ -211,10 +276,12 @@ def best_sentence(table: Table, names: list[str]) -> str:
     for name in names:
         means = {head: number_text(name, table.spread(name, head).mean) for head in table.several}
         top = means[table.best(name)]
-        equals = " and ".join(head for head, mean in means.items() if mean == top)
-        best.setdefault(equals, []).append(f"{METRICS[name].label} ({top})")
+        equals = listed_words([head for head, mean in means.items() if mean == top])
+        best.setdefault(equals, []).append(f"{label_words(name)} ({top})")
+    alone = max(len(seeds) for seeds in table.seeds.values()) < 2
     return (
-        "By the mean over seeds alone, the best were: "
-        + "; ".join(f"{head} in {', '.join(what)}" for head, what in best.items())
+        ("In this one seed" if alone else "By the mean over seeds alone,")
+        + " the best were: "
+        + ". ".join(f"{capital(head)} in {'; '.join(what)}" for head, what in best.items())
         + "."
     )

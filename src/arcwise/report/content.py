@@ -6,32 +6,35 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from arcwise.config import Config, DataConfig, override
 from arcwise.errors import name_list
 from arcwise.figures import FIGURES
 from arcwise.figures.canvas import SIDE_BY_SIDE, shown_heads
 from arcwise.figures.dunn_epochs import PUBLISHED, is_published
-from arcwise.figures.sweep import sweep_lines
 from arcwise.headspec import folder_name
 from arcwise.metrics import clusters
 from arcwise.metrics.summary import (
     BETWEEN_INSIDE,
-    MAIN_DUNN,
-    MEAN_DUNN,
+    FOUND_FIRST,
+    MARGIN_KEPT,
     METRICS,
     TRUE_ACCEPTS,
     dunn_name,
+    in_unit,
     metrics_in,
     with_unit,
 )  # fmt: skip
 from arcwise.recipes import RECIPES, recipe
 from arcwise.records import Comparison, Run
 from arcwise.report import conclusions, worked
+from arcwise.report.biases import bias
 from arcwise.report.blocks import (
     Answer,
     Block,
@@ -47,7 +50,9 @@ from arcwise.report.blocks import (
     Viewer,
     number_blocks,
 )
-from arcwise.study.subject import Subject, scale_and_margin
+from arcwise.report.scales import sweep
+from arcwise.report.words import count_of, listed, range_words
+from arcwise.study.subject import Subject
 from arcwise.study.table import Table
 
 
@@ -75,9 +80,10 @@ def content(
 ) -> list[Block]:
     """The whole report: the answer on page one, then results, then the method, then an appendix with every table."""
 
-    def shown(section: str, *more: Block) -> list[Block]:
+    def shown(section: str, more: str = "", *, floats: bool = False) -> list[Block]:
         names = [name for name in pictures if FIGURES[name].section == section]
-        return [*lead(names), *more, *(picture for name in names for picture in pictures[name])]
+        said = [Paragraph(block.text) for block in lead(names, more)] if floats else lead(names, more)
+        return [*said, *(one._replace(floats=floats) for name in names for one in pictures[name])]
 
     taught = is_introductory(about.config)
     images = [Heading("The images", new_page=True), *image_facts(about), *shown("data")]
@@ -85,19 +91,21 @@ def content(
     blocks: list[Block] = [
         *first_page(about, shown("first")),
         *([] if taught else images),
-        Heading("Results", new_page=taught), *results(about.table, about.champion, about.weak), *shown("glance"),
+        Heading("Results", new_page=taught), *shown("glance", floats=True),
+        *results(about.table, about.champion, about.weak),
         Heading("The embeddings", 2), *shown("embeddings"), *([viewer] if viewer else []), *clips, *films,
-        Heading("Training", 2), *shown("training"),
+        Heading("Training", 2), *shown("training", LOSSES if len(about.heads) > 1 else ""),
         Heading("Class by class", 2), *shown("classes"),
         Heading("Pairs and neighbours", 2), *shown("pairs"),
-        *sweep(about, shown("sweep")),
-        *bias(about, shown("bias")),
+        *sweep(about, shown("sweep", floats=True)),
+        *bias(about, shown("bias", floats=True)),
         Heading("Discussion"), *discussion(about),
         Heading("Conclusion"),
         Paragraph("These sentences are computed from the numbers in the JSON file beside this report; intervals are "
             "95 % of paired differences over seeds."),
         *(Paragraph(text) for text in conclusions.sentences(about.table, about.champion)),
-        Heading("Method"), *([*method(), *shown("method"), *worked.worked_examples()] if taught else [LECTURE]),
+        Heading("Method"),
+        *(taught_method(about, shown("method", floats=True)) if taught else [LECTURE]),
         Heading("Set-up", 2), *setup(about), *([*image_facts(about), *shown("data")] if taught else []),
         Heading("To repeat it", 2), *repeat(about),
         *appendix(about, shown),
@@ -112,11 +120,18 @@ def kept(block: Block, after: Block | None) -> bool:
     return not (isinstance(block, Heading) and block.level == 2 and (after is None or isinstance(after, Heading)))
 
 
-def lead(names: list[str]) -> list[Block]:
-    """A sentence that says what the figures of a section show, each by its number."""
+def lead(names: list[str], more: str = "") -> list[Lead]:
+    """A sentence that says what the figures of a section show, each by its number, and what else is to be known."""
     if not names:
         return []
-    return [Lead("See " + ", ".join(f"[[{name}]] ({FIGURES[name].words})" for name in names) + ".")]
+    said = "See " + ", ".join(f"[[{name}]] ({FIGURES[name].words})" for name in names) + "."
+    return [Lead(f"{said} {more}".strip())]
+
+
+LOSSES = (
+    "The losses of different heads are different functions: each tells how its own head gets on, and their heights are "
+    "not compared."
+)
 
 
 LECTURE = Link(
@@ -139,21 +154,16 @@ def source_kind(source: str) -> str:
     return re.split(r"[\[:]", source)[0]
 
 
-# The numbers of page one: as many as have room, of those that the runs have.
-FIRST = ("accuracy", "angle-own", MAIN_DUNN, "open-auroc", "unseen-auc", "angle-closest", "pairs-eer")
-ROOM = 5
-
-
 def first_page(about: Subject, picture: list[Block]) -> list[Block]:
     """The question, the answer, one picture, five numbers, and what they rest on."""
     table, head = about.table, about.champion
-    judged = conclusions.finite_metrics(table, FIRST)[:ROOM]
+    judged = conclusions.first_metrics(table)
     return [
         Paragraph(question(about)),
         Answer(" ".join(conclusions.answer(table, head, judged))),
         *picture[1:],  # the sentence below names it
         Paragraph(" ".join([basis(about), *seen_before(about)])),
-        first_numbers(table, head, judged, table.heads if len(table.heads) <= ROOM else shown_heads(about)),
+        first_numbers(table, head, judged, table.heads if len(table.heads) <= conclusions.ROOM else shown_heads(about)),
     ]
 
 
@@ -165,10 +175,20 @@ def question(about: Subject) -> str:
     plain = [head for head in heads if not about.specs[head].m]
     if about.specs[about.champion].m and plain:
         others = listed([head for head in heads if head != about.champion])
-        others = others if len(heads) <= ROOM else f"{len(heads) - 1} other heads"
-        return f"What does an angular margin change? {about.champion} beside {others}, trained alike on {what}."
-    which = listed(heads) if len(heads) <= ROOM else f"{len(heads)} heads"
+        others = others if len(heads) <= conclusions.ROOM else f"{len(heads) - 1} other heads"
+        return f"{margin_question(about)} {about.champion} beside {others}, trained alike on {what}."
+    which = listed(heads) if len(heads) <= conclusions.ROOM else f"{len(heads)} heads"
     return f"Which of {which} is best on {what}, and by how much?"
+
+
+def margin_question(about: Subject) -> str:
+    """What sets the champion apart from the others: its margin alone, or its scale and normalised x too."""
+    spec, others = about.specs[about.champion], [about.specs[head] for head in about.heads if head != about.champion]
+    if any(other.s not in (None, spec.s) for other in others):
+        return "What do a scale s and an angular margin m change together?"
+    if any(other.s == spec.s and not other.m for other in others):
+        return "What does an angular margin change?"
+    return "What do a normalised embedding and an angular margin change together?"
 
 
 def classes_words(about: Subject) -> str:
@@ -179,15 +199,6 @@ def classes_words(about: Subject) -> str:
 def source_words(data: DataConfig) -> str:
     """The images by the name of their source."""
     return f"`{data.source.replace('`', '')}`"
-
-
-def listed(names: list[str]) -> str:
-    """Names in a row.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def basis(about: Subject) -> str:
@@ -219,8 +230,14 @@ def basis(about: Subject) -> str:
     drawn = f" under {SIDE_BY_SIDE} of the {many} heads" if many > SIDE_BY_SIDE else " under each head" * (many > 1)
     return (
         f"[[{picture}]] shows the test images{drawn}, [[first]] the main numbers. They rest on {seeds}; "
-        f"{listed(parts)}.{same if len(counts) > 1 else ''}"
+        f"{listed(parts)}.{same if len(counts) > 1 else ''} {CENTRE_AND_MEAN}"
     )
+
+
+CENTRE_AND_MEAN = (
+    "The centre of a class is the vector w that the head has learned for it, the class mean the mean direction of its "
+    "test images."
+)
 
 
 def seen_before(about: Subject) -> list[str]:
@@ -246,45 +263,39 @@ def first_numbers(table: Table, head: str, names: list[str], heads: list[str]) -
     words = seeds_words(table)
     if rivals:
         words += (
-            f" Difference: {head} minus the head of the column, with the 95 % interval over paired seeds; bold where"
+            f" Difference: {head} minus the head of the column, taken before rounding, with the 95 % interval over "
+            "paired seeds; bold where it leaves 0 out."
         )
-        words += " it leaves 0 out."
     if len(heads) < len(table.heads):
         words += f" Shown are {len(heads)} of {len(table.heads)} heads; the results have all."
     return TableRows(["", *heads], rows, words + explained(names), frozenset(strong), "first")
 
 
 MEANINGS = {
-    "Dunn": "the smallest distance between classes over the largest extent of one, the larger the better",
-    "equal error rate": "the share of pairs that are judged wrongly, at the threshold where both kinds of error are "
-        "equally frequent",
-    "TAR at FAR": TRUE_ACCEPTS,
+    "Dunn": "Dunn: the smallest distance between classes over the largest extent of one, the larger the better",
+    "equal error rate": "Equal error rate: the share of pairs that are judged wrongly, at the threshold where both "
+        "kinds of error are equally frequent",
+    "TAR at FAR": f"TAR at FAR: {TRUE_ACCEPTS}",
+    "rad kept": f"Margin kept: {MARGIN_KEPT}",
+    "recall@1": f"Recall@1: {FOUND_FIRST}",
 }  # fmt: skip
 
 
-def explained(names: list[str]) -> str:
-    """What the words mean by which some numbers are called.
+def explained(names: list[str], told: str = "") -> str:
+    """What the words mean by which some numbers are called, but for those that were told.
 
-    >>> explained(["accuracy", MAIN_DUNN])
+    >>> explained(["accuracy", "dunn-nearest-diameter-unit-95"])
     ' Dunn: the smallest distance between classes over the largest extent of one, the larger the better.'
     """
     found = [word for word in MEANINGS if any(word in METRICS[name].label for name in names)]
-    return "".join(f" {word[0].upper()}{word[1:]}: {MEANINGS[word]}." for word in found)
+    said = [f" {MEANINGS[word]}." for word in found]
+    return "".join(words for words in said if words not in told)
 
 
 def head_groups(table: Table) -> list[list[str]]:
     """The heads by as many as a table has room for."""
     few = [table.heads[at : at + SIDE_BY_SIDE] for at in range(0, len(table.heads), SIDE_BY_SIDE)]
-    return few if len(table.heads) > ROOM else [table.heads]
-
-
-def count_of(n: int, word: str, many: str = "") -> str:
-    """A number of things.
-
-    >>> count_of(1, "head"), count_of(3, "head"), count_of(2, "class", "classes")
-    ('1 head', '3 heads', '2 classes')
-    """
-    return f"{n:,} " + (word if n == 1 else many or f"{word}s")
+    return few if len(table.heads) > conclusions.ROOM else [table.heads]
 
 
 def image_facts(about: Subject) -> list[Block]:
@@ -296,9 +307,7 @@ def image_facts(about: Subject) -> list[Block]:
     height, width, channels = train.shape
     rows = [["source", data.source], ["classes", f"{train.classes:,}: {name_list(train.names)}"]]
     rows += [[part, count_of(len(images), "image")] for part, images in about.splits.parts.items()]
-    rows.append(
-        ["training images of a class", f"{counts.min():,} to {counts.max():,}, median {int(np.median(counts)):,}"]
-    )
+    rows.append(["training images of a class", range_words(counts)])
     looks = f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"
     framing = about.splits.framing
     if data.source.startswith("folder:") and framing is not None:
@@ -314,7 +323,7 @@ def image_facts(about: Subject) -> list[Block]:
         rows.append(["left out, for they cannot be read", count_of(len(about.splits.broken), "image")])
     notes = [Paragraph(f"Beside them: {note}") for note in about.splits.notes]
     table = TableRows(["", ""], rows, "The images.", name="images")
-    return [Paragraph("[[images]] says what the images are."), table, *notes]
+    return [Lead("[[images]] says what the images are."), table, *notes]
 
 
 FITTED = {
@@ -341,19 +350,21 @@ def original_sizes(data: DataConfig, files: tuple[str, ...]) -> str:
 def appendix(about: Subject, shown: Callable[..., list[Block]]) -> list[Block]:
     """Every table that page one and the results do without."""
     return [
-        Heading("Appendix: the Dunn index in its variants", new_page=True), *dunn(about), *shown("dunn"),
+        Heading("Appendix: the Dunn index in its variants"), *dunn(about), *shown("dunn"),
         *published(about),
         *per_class(about),
     ]  # fmt: skip
 
 
-def method() -> list[Block]:
-    """The formulas, one change at a time."""
+def method(about: Subject | None = None) -> list[Block]:
+    """The formulas, one change at a time; with the sizes of these runs."""
+    d, c = (512, 1000) if about is None else (about.dim, len(about.embeddings(about.heads[0]).names))
+    where = "With embeddings of" if about is None else "Here, with"
     return [
         Paragraph(
-            "An embedding network turns an image into d numbers, x. The head holds one vector w per class and is "
-            "needed in training only. With embeddings of 512 numbers and 1,000 classes, w is a table of 512 x 1,000; "
-            "the class of the sample at hand is y."
+            "An embedding network turns an image into d numbers, x. The head holds one vector w per class, its centre, "
+            f"and is needed in training only. {where} {d:,} numbers and {c:,} classes, w is a table of {d:,} x {c:,}; "
+            "the class of the sample at hand is y, and θ is the angle between x and a centre."
         ),
         Formula('L = -log e^(w_y dot x + b_y) / (sum_j e^(w_j dot x + b_j))', "Softmax with bias, the usual loss of "
             "a classifier:"),
@@ -374,12 +385,12 @@ def method() -> list[Block]:
         ),
         Formula(
             'L = log(1 + e^(ell - s psi(theta_y))), quad ell = log sum_(j != y) e^(s cos theta_j)',
-            "All of them are one equation, in which the margin psi meets the other classes in a single number; this "
-            "is how arcwise computes them:",
+            "NormFace (with ψ = cos θ), ArcFace and its siblings are one equation, in which the margin ψ meets the "
+            "other classes in a single number; this is how arcwise computes them:",
         ),
         Formula(
             'psi(theta) = cases(cos(theta + m) & "if" theta <= pi - m, cos theta - (1 - cos m) & "beyond")',
-            "Past pi - m the cosine would rise again; the margin goes on falling there instead, without a jump:",
+            "Past π − m ArcFace's cosine would rise again; there ψ goes on falling instead, without a jump:",
         ),
         Paragraph(
             "What all of this is for: classes that were not in training. Faces, products and landmarks are verified "
@@ -388,31 +399,44 @@ def method() -> list[Block]:
     ]  # fmt: skip
 
 
+def taught_method(about: Subject, drawn: list[Block]) -> list[Block]:
+    """The method as a report of the experiments has it that the heads are introduced by."""
+    return [*method(about), *drawn, *worked.worked_examples(), *references()]
+
+
 def lecture() -> list[Block]:
     """The formulas and their worked examples, as a page of its own."""
-    return number_blocks([Heading("The formulas"), *method(), *worked.worked_examples()])
+    return number_blocks([Heading("The formulas"), *method(), *worked.worked_examples(), *references()])
+
+
+PAPERS = (
+    "W. Liu, Y. Wen, Z. Yu, M. Li, B. Raj, L. Song. SphereFace: deep hypersphere embedding for face recognition. "
+    "CVPR 2017.",
+    "F. Wang, X. Xiang, J. Cheng, A. L. Yuille. NormFace: L2 hypersphere embedding for face verification. ACM "
+    "Multimedia 2017.",
+    "H. Wang, Y. Wang, Z. Zhou, X. Ji, D. Gong, J. Zhou, Z. Li, W. Liu. CosFace: large margin cosine loss for deep "
+    "face recognition. CVPR 2018.",
+    "J. Deng, J. Guo, N. Xue, S. Zafeiriou. ArcFace: additive angular margin loss for deep face recognition. CVPR "
+    "2019.",
+)
+
+
+def references() -> list[Block]:
+    """The papers that the formulas are from."""
+    return [Heading("References", 2), *map(Paragraph, PAPERS)]
 
 
 def setup(about: Subject) -> list[Block]:
     """What was trained, on what, how."""
     config, run = about.config, about.first
     train, metrics = config.train, run.result
-    changes = ", ".join(
-        f"{name} {value:g}"
-        for name, value in (
-            ("shift", config.data.shift),
-            ("rotation", config.data.rotate),
-            ("cutout", config.data.covered(config.data.size or config.data.cutout * 2)),
-        )
-        if value
-    ) + (", mirror images" if config.data.flip else "")
     facts = [
         [
             "training",
             f"{count_of(metrics['epochs'], 'epoch')}, {count_of(metrics['steps'], 'step')} of "
             f"{metrics['images'] // max(metrics['steps'], 1)} images",
         ],
-        ["changes to images", changes.removeprefix(", ") or "none"],
+        ["changes to images", listed(changes) if (changes := image_changes(config.data)) else "none"],
         ["network", f"{config.model.backbone}, {metrics['parameters']:,} parameters, d = {config.model.dim}"],
         ["heads" if len(about.heads) > 1 else "head", ", ".join(about.specs[head].label for head in about.heads)],
         [
@@ -427,12 +451,19 @@ def setup(about: Subject) -> list[Block]:
         facts.insert(0, ["began with", f"the model {config.init}{rest}"])
     left = f"Left out of this report: {'; '.join(note.rstrip('.') for note in about.notes)}."
     return [
-        Paragraph(
-            "[[setup]] is the same for every head." if len(about.heads) > 1 else "[[setup]] says how it was trained."
-        ),
+        Lead("[[setup]] is the same for every head." if len(about.heads) > 1 else "[[setup]] says how it was trained."),
         TableRows(["", ""], facts, "The set-up.", name="setup"),
         *([Paragraph(left)] if about.notes else []),
     ]
+
+
+def image_changes(data: DataConfig) -> list[str]:
+    """How images are changed by chance in training."""
+    sizes = (
+        ("shift", data.shift), ("rotation", data.rotate),
+        ("cutout", data.covered(data.size or data.cutout * 2)),
+    )  # fmt: skip
+    return [f"{name} {value:g}" for name, value in sizes if value] + ["mirror images"] * bool(data.flip)
 
 
 def seconds_text(table: Table) -> str:
@@ -451,10 +482,11 @@ def number_table(
     name: str,
     heads: list[str] | None = None,
     weak: Mapping[str, str] | None = None,
+    told: str = "",
 ) -> TableRows:
     """A table of metrics by head (all of them, or these), the best mean of all heads marked in each row.
 
-    `weak` says what those rest on that rest on too little: a dagger marks them.
+    `weak` says what those rest on that rest on too little: a dagger marks them. What `told` explains is not said again.
     """
     some, heads = [name for name in names if name in table.values], heads or table.heads
     shown = {n: {h: table.cell(n, h).partition(" ")[0] for h in table.heads} for n in some}
@@ -466,8 +498,8 @@ def number_table(
     )
     marked = {n: weak[n] for n in some if weak and n in weak}
     rows = [[with_unit(n) + " †" * (n in marked), *(table.cell(n, h) for h in heads)] for n in some]
-    caption += "".join(f" † {METRICS[n].label} {words}." for n, words in marked.items())
-    return TableRows(["", *heads], rows, caption + explained(some), strong, name)
+    caption += "".join(f" † {conclusions.capital(conclusions.label_words(n))} {words}." for n, words in marked.items())
+    return TableRows(["", *heads], rows, caption + explained(some, told), strong, name)
 
 
 def results(table: Table, champion: str, weak: dict[str, str]) -> list[Block]:
@@ -476,17 +508,18 @@ def results(table: Table, champion: str, weak: dict[str, str]) -> list[Block]:
     if len(table.several) > 1:
         words += " The best mean of each row, and what equals it, is bold."
     closed, unseen, groups = metrics_in("closed"), metrics_in("open"), head_groups(table)
+    told = explained([name for name in closed if name in table.values])
     caption = f"Classes that were trained on, test images. {words}"
     out: list[Block] = [number_table(table, closed, caption, "closed", heads, weak) for heads in groups]
     said = "The classes that were trained on are in [[closed]]"
     if any(name in table.values for name in unseen):
         caption = f"Classes nobody has seen. {words}"
-        out += [number_table(table, unseen, caption, "open", heads, weak) for heads in groups]
+        out += [number_table(table, unseen, caption, "open", heads, weak, told) for heads in groups]
         said += ", classes nobody has seen in [[open]]"
     if conclusions.rivals_of(table, champion):
         out += paired(table, champion)
         said += f", differences of {champion} to each other head, seed by seed, in [[paired]]"
-    return [Paragraph(f"{said}."), *out]
+    return [Lead(f"{said}."), *out]
 
 
 def seeds_words(table: Table) -> str:
@@ -508,18 +541,24 @@ def paired(table: Table, head: str) -> list[Block]:
     out: list[Block] = []
     for start in range(0, len(every), INTERVALS):
         others = every[start : start + INTERVALS]
-        rows = [[METRICS[n].label, *(conclusions.gap_text(table, n, head, o) for o in others)] for n in names]
+        rows = [[gap_label(n), *(conclusions.gap_text(table, n, head, o, unit=False) for o in others)] for n in names]
         strong = frozenset(
             (i, 1 + j)
             for (i, n), (j, o) in itertools.product(enumerate(names), enumerate(others))
             if conclusions.verdict(table, n, head, o) != "open"
         )
         caption = (
-            f"{head} minus each other head, over the same seeds: mean and 95 % interval (no p-value is claimed from so "
-            "few seeds). Bold: the interval leaves 0 out."
+            f"{head} minus each other head, over the same seeds: mean and 95 % interval, taken before rounding (no "
+            "p-value is claimed from so few seeds). Bold: the interval leaves 0 out."
         )
         out.append(TableRows([f"{head} minus", *others], rows, caption, strong, "paired"))
     return out
+
+
+def gap_label(name: str) -> str:
+    """What a difference is of, with its unit."""
+    unit = {"%": " (points)", "°": " (°)", "": ""}[METRICS[name].unit]
+    return METRICS[name].label + unit
 
 
 MOST_CLASSES = 200  # rows of the table of classes
@@ -529,29 +568,60 @@ def per_class(about: Subject) -> list[Block]:
     """Recall and precision of each class under the champion."""
     head = about.champion
     found = [run.metrics.get("classes", []) for run in about.runs[head]]
-    if not all(found):
+    matrix = summed_confusion(about.runs[head])
+    if not all(found) or matrix is None:
         return []
-    return [Heading("Appendix: class by class"), Paragraph(f"[[classes]] is of {head}."), class_rows(head, found)]
+    rows = class_rows(head, found, matrix, about.embeddings(head).names)
+    return [Heading("Appendix: class by class"), Lead(f"[[classes]] is of {head}."), rows]
 
 
-def class_rows(head: str, found: list[list[dict]]) -> TableRows:
-    """A row per class, from what every run says of its classes; of very many classes the least often found."""
+def summed_confusion(runs: list[Run]) -> Int[np.ndarray, "c c"] | None:
+    """What was taken for what, counted over all these runs; nothing where one of them has not kept it."""
+    matrices = [run.metrics.get("confusion", []) for run in runs]
+    return np.sum(matrices, axis=0) if all(matrices) and len({len(one) for one in matrices}) == 1 else None
+
+
+def class_rows(head: str, found: list[list[dict]], matrix: np.ndarray, names: Sequence[str]) -> TableRows:
+    """A row per class, from what every run says of its classes; of very many classes the least often found.
+
+    `matrix` counts over all runs what was taken for what, of the classes `names`.
+    """
 
     def mean(i: int, key: str) -> float:
         return float(np.mean([many[i][key] for many in found if i < len(many)]))
 
     recalls = [mean(i, "recall") for i in range(len(found[0]))]
-    order = list(range(len(recalls)))
-    caption = f"Per class under {head}, means over seeds; the last column is that of the first seed."
+    order, present = list(range(len(recalls))), np.flatnonzero(matrix.sum(axis=1))
+    caption = f"Per class under {head}, means over seeds."
+    if len(found) > 1:
+        caption = f"Per class under {head}, means over {len(found)} seeds; the last column counts over all of them."
     if len(recalls) > MOST_CLASSES:
         order = np.argsort(recalls, kind="stable")[:MOST_CLASSES].tolist()
         caption += f" The {MOST_CLASSES} of {len(recalls):,} classes that are found least often."
     rows = [
-        [row["name"], f"{row['n']:,}", f"{recalls[i]:.2%}", f"{mean(i, 'precision'):.2%}", row["mistaken_for"] or "-"]
+        [row["name"], f"{row['n']:,}", f"{recalls[i]:.2%}", f"{mean(i, 'precision'):.2%}",
+         mistaken_words(matrix[present[i]], int(present[i]), names)]
         for i, row in ((i, found[0][i]) for i in order)
-    ]
-    columns = ["class", "test images", "recall", "precision", "most often taken for"]
+    ]  # fmt: skip
+    columns = ["class", "test images", "recall", "precision", "most often taken for (times)"]
     return TableRows(columns, rows, caption, name="classes")
+
+
+LISTED_EQUALS = 3  # classes that are named where a class is taken for them equally often
+
+
+def mistaken_words(row: np.ndarray, own: int, names: Sequence[str]) -> str:
+    """What a class is taken for most often, with how many times; equals are named together, many of them counted.
+
+    >>> mistaken_words(np.array([9, 2, 0, 2]), 0, "abcd"), mistaken_words(np.array([0, 9]), 1, "ab")
+    ('b and d (2)', '-')
+    """
+    wrong = np.where(np.arange(len(row)) == own, 0, row)
+    most = int(wrong.max())
+    if not most:
+        return "-"
+    equals = [names[int(i)] for i in np.flatnonzero(wrong == most)]
+    return (listed(equals) if len(equals) <= LISTED_EQUALS else f"{len(equals)} classes alike") + f" ({most:,})"
 
 
 def dunn(about: Subject) -> list[Block]:
@@ -580,44 +650,58 @@ def dunn(about: Subject) -> list[Block]:
     return out
 
 
-def published(about: Subject) -> list[Block]:
-    """Which variants pass near both published numbers, and when."""
+class NearPublished(NamedTuple):
+    """A variant at the epoch at which it comes nearest to both published numbers; `off` is the worse factor."""
+
+    variant: str
+    epoch: int
+    softmax: float
+    normface: float
+    off: float
+
+
+def near_published(about: Subject) -> list[NearPublished]:
+    """The variants that pass near both published numbers, the nearest first; none but for that experiment."""
     plain, normal = about.heads_named("softmax"), about.heads_named("normface")
     if not is_published(about) or not plain or not normal:
         return []
-    found = []
     soft, norm = about.dunn_series(plain[0]), about.dunn_series(normal[0])
     if not soft or not norm:
         return []
-    for a, b in BETWEEN_INSIDE:
-        for d in (*clusters.DISTANCES, "native"):
-            first, second = (
-                dunn_name(a, b, "euclidean" if d == "native" else d),
-                dunn_name(a, b, "unit" if d == "native" else d),
-            )
-            for epoch in range(1, min(len(soft[0]), len(norm[0]))):
-                u, v = np.mean([run[epoch][first] for run in soft]), np.mean([run[epoch][second] for run in norm])
-                if u > 0 and v > 0 and np.isfinite([u, v]).all():
-                    miss = max(abs(math.log(u / PUBLISHED[0][0])), abs(math.log(v / PUBLISHED[1][0])))
-                    found.append((miss, f"{a} / {b} / {d}", epoch, u, v))
-    best: dict[str, tuple[float, str, int, float, float]] = {}
-    for entry in sorted(found):
-        best.setdefault(entry[1], entry)
+    found = []
+    for (a, b), d in itertools.product(BETWEEN_INSIDE, (*clusters.DISTANCES, "native")):
+        first, second = (dunn_name(a, b, other if d == "native" else d) for other in ("euclidean", "unit"))
+        for epoch in range(1, min(len(soft[0]), len(norm[0]))):
+            u, v = (float(np.mean([run[epoch][n] for run in many])) for n, many in ((first, soft), (second, norm)))
+            if u > 0 and v > 0 and np.isfinite([u, v]).all():
+                miss = max(abs(math.log(u / PUBLISHED[0][0])), abs(math.log(v / PUBLISHED[1][0])))
+                found.append(NearPublished(f"{a} / {b} / {d}", epoch, u, v, math.exp(miss)))
+    best: dict[str, NearPublished] = {}
+    for entry in sorted(found, key=lambda entry: entry.off):
+        best.setdefault(entry.variant, entry)
+    return list(best.values())
+
+
+def published(about: Subject) -> list[Block]:
+    """Which variants pass near both published numbers, and when."""
     rows = [
-        [name, str(epoch), f"{u:.2f}", f"{v:.2f}", f"{math.exp(miss):.2f}x"]
-        for miss, name, epoch, u, v in list(best.values())[:6]
+        [near.variant, str(near.epoch), f"{near.softmax:.2f}", f"{near.normface:.2f}", f"{near.off:.2f}x"]
+        for near in near_published(about)[:6]
     ]
+    if not rows:
+        return []
+    plain, normal = about.heads_named("softmax")[0], about.heads_named("normface")[0]
     return [
         Heading("Appendix: the published pair"),
         Paragraph(
             "The document that this experiment comes from gives 5.31 for softmax and 29.11 for NormFace and says "
             "neither which variant it took nor how long it trained, and its NormFace has no scale. Nothing was tuned "
-            f"to hit the pair. [[published]] lists the variants of {plain[0]} and {normal[0]} that come nearest "
+            f"to hit the pair. [[published]] lists the variants of {plain} and {normal} that come nearest "
             "to both at one epoch (native: Euclidean on x for softmax, on x/|x| for NormFace); the last column is "
             "the factor by which the worse of the two is off."
         ),
         TableRows(
-            ["variant", "epoch", "softmax", normal[0], "off by"],
+            ["variant", "epoch", "softmax", normal, "off by"],
             rows,
             "Nearest to the published pair 5.31 / 29.11.",
             name="published",
@@ -625,134 +709,21 @@ def published(about: Subject) -> list[Block]:
     ]
 
 
-def sweep(about: Subject, drawn: list[Block]) -> list[Block]:
-    """Heads at equal s, and each at its own best s."""
-    table = about.sweep_table
-    if table is None:
-        return []
-    out: list[Block] = [
-        Heading("Scale and margin"),
-        Paragraph("[[equal-s]] compares margins at equal s, [[best-s]] each at its own best s."),
-        *drawn,
-    ]
-    name = MAIN_DUNN
-    lines = {line.label: line for line in sweep_lines(about, name)}
-    scales = sorted({pair[0] for head in table.heads if (pair := scale_and_margin(about.specs[head]))})
-    rows = [
-        [
-            f"s = {s:g}",
-            *(f"{line.values[:, list(line.s).index(s)].mean():.2f}" if s in line.s else "-" for line in lines.values()),
-        ]
-        for s in scales
-    ]
-    out.append(
-        TableRows(
-            ["", *lines],
-            rows,
-            f"{METRICS[name].label}, test images: every margin at equal s (means over seeds).",
-            name="equal-s",
-        )
-    )
-    out.append(best_scales(about))
-    out += [Paragraph(text) for text in sweep_sentences(about)]
-    return out
-
-
-def best_scales(about: Subject) -> TableRows:
-    """For each margin and number the s with the best mean, and that mean."""
-    names = (MAIN_DUNN, MEAN_DUNN, "accuracy", "unseen-auc", "open-auroc")
-    table = about.sweep_table
-    assert table is not None
-    rows = []
-    for name in (n for n in names if n in table.values):
-        row = [METRICS[name].label]
-        for line in sweep_lines(about, name):
-            means = line.values.mean(axis=0)
-            best = int(means.argmax() if METRICS[name].better == "higher" else means.argmin())
-            unit = {"%": " %", "°": "°", "": ""}[METRICS[name].unit]
-            row.append(f"{means[best]:.2f}{unit} at s = {line.s[best]:g}")
-        rows.append(row)
-    return TableRows(
-        ["", *(line.label for line in sweep_lines(about, names[0]))],
-        rows,
-        "Every margin at its own best s.",
-        name="best-s",
-    )
-
-
-def sweep_sentences(about: Subject) -> list[str]:
-    """Where the margin wins and where it does not, from the numbers."""
-    table = about.sweep_table
-    assert table is not None
-    out = []
-    for name in (MAIN_DUNN, "accuracy", "unseen-auc"):
-        if name not in table.values:
-            continue
-        lines = sweep_lines(about, name)
-        base, top = lines[0], lines[-1]
-        wins = [
-            s
-            for i, s in enumerate(base.s)
-            if s in top.s and top.values[:, list(top.s).index(s)].mean() > base.values[:, i].mean()
-        ]
-        sure = [
-            s
-            for i, s in enumerate(base.s)
-            if s in top.s and top.values[:, list(top.s).index(s)].min() > base.values[:, i].max()
-        ]
-        label = METRICS[name].label
-        out.append(
-            f"{label[0].upper()}{label[1:]}: at equal s the largest margin ({top.label}) has the better mean than "
-            f"{base.label} at {len(wins)} of {len(base.s)} scales, and all its seeds are above all of the other's at "
-            f"{len(sure)} of them."
-        )
-        low, high = base.values[:, 0].mean(), top.values[:, -1].mean()
-        if name == MAIN_DUNN and low > high:
-            out.append(
-                f"Across scales it is another matter: {base.label} at s = {base.s[0]:g} ({low:.2f}) beats "
-                f"{top.label} at s = {top.s[-1]:g} ({high:.2f}). So an index says little about a margin unless the "
-                "scale is said too."
-            )
-    out.append(
-        "Why a small s keeps pulling: with c classes the loss of a sample at its centre is log(1 + (c - 1) e^(-s (1 "
-        "- cos))) or more, which for small s stays far from 0, so that every sample goes on being drawn to its "
-        "centre; with a large s the softmax is sure early, the loss is nearly 0, and samples rest where they are. A "
-        "margin has the same effect at a large s: it takes the sureness away. What a small s costs is seen in the "
-        "panels of accuracy and of classes nobody has seen, and with many classes it cannot be used at all: the loss "
-        "then has a floor that no embedding gets under."
-    )
-    return out
-
-
-def bias(about: Subject, drawn: list[Block]) -> list[Block]:
-    """What a bias does."""
-    if not drawn:
-        return []
-    return [
-        Heading("What a bias does"),
-        Paragraph(
-            "A bias moves a boundary away from the middle between two classes, towards the rarer one: it learns how "
-            "often a class occurs, which says nothing about how it looks. On classes of equal size it has little to "
-            "learn."
-        ),
-        *drawn,
-    ]
-
-
-ALIKE = 0.005  # mean accuracies that are this close are called alike, where no interval leaves 0 out
-
-
 def accuracy_words(table: Table) -> str:
     """How far apart the heads' accuracies are, and whether that is told."""
-    means = [table.spread("accuracy", head).mean for head in table.several]
+    means = [float(f"{in_unit('accuracy', table.spread('accuracy', head).mean):.2f}") for head in table.several]
     apart = max(means) - min(means)
-    said = f"On classes that were trained on, mean accuracies lie within {100 * apart:.2f} points of each other, and "
-    if any(table.difference("accuracy", a, b).clear for a, b in itertools.combinations(table.several, 2)):
-        return said + "for some pairs of heads the interval of the difference leaves 0 out."
-    if apart < ALIKE:
-        said += "no interval of a difference leaves 0 out: what the heads change here is the geometry, not the number "
-        return said + "of right answers."
-    return said + "no interval of a difference leaves 0 out: so few runs do not tell which head is right more often."
+    said = f"On classes that were trained on, mean accuracies lie within {apart:.2f} points of each other"
+    gaps = [table.difference("accuracy", a, b) for a, b in itertools.combinations(table.several, 2)]
+    if any(gap.clear for gap in gaps):
+        return f"{said}, and for some pairs of heads the interval of the difference leaves 0 out."
+    ends = [abs(end) for gap in gaps for end in (gap.low, gap.high) if gap.n > 1 and math.isfinite(end)]
+    if not ends:
+        return f"{said}; one seed does not tell which head is right more often."
+    return (
+        f"{said}, and no interval of a difference leaves 0 out. That does not make them equal: which head is right "
+        f"more often is not told, and the intervals reach to differences of {100 * max(ends):.2f} points."
+    )
 
 
 def discussion(about: Subject) -> list[Block]:
@@ -778,11 +749,33 @@ def discussion(about: Subject) -> list[Block]:
                 else ""
             )
         )
+    changed = image_changes(about.config.data)
+    by_chance = ", the order and the changes to images" if changed else " and the order of images"
     out.append(
         "All numbers are of one data set and one network; a conclusion here is about these. Seeds change the first "
-        "weights, the order and the changes to images, not the split of the data."
+        f"weights{by_chance}, not the split of the data."
     )
     return [Paragraph(text.strip()) for text in out]
+
+
+def run_groups(about: Subject) -> dict[str, dict[str, list[Run]]]:
+    """Every run that the report speaks of, by what it is there for and by head; each once."""
+    groups = {"": about.runs}
+    groups |= {f" of {head} alone": {head: many} for head, many in about.aside.items()}
+    if about.sweep and {run.path for many in about.sweep.values() for run in many} != {
+        run.path for many in about.runs.values() for run in many
+    }:
+        groups[" over s and m"] = about.sweep
+    if about.imbalanced is not None:
+        groups[" on classes of unequal size"] = {about.imbalanced.head.label: [about.imbalanced]}
+    return groups
+
+
+def runs_words(about: Subject) -> str:
+    """How many runs the report rests on."""
+    counts = {words: sum(map(len, many.values())) for words, many in run_groups(about).items()}
+    rest = [f"{n}{words}" for words, n in counts.items() if words]
+    return count_of(counts[""], "run") + (f", with {listed(rest)}" if rest else "")
 
 
 def repeat(about: Subject) -> list[Block]:
@@ -790,7 +783,7 @@ def repeat(about: Subject) -> list[Block]:
     run = about.first.about
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
     seeds = sorted({seed for found in about.table.seeds.values() for seed in found})
-    commands = [repeat_command(about.runs)] + ([repeat_command(about.sweep)] if about.sweep else [])
+    commands = [repeat_command(runs) for runs in run_groups(about).values()]
     if given := about.first.given:
         objects = ", ".join(f"{name}={kind}" for name, kind in given.items())
         commands = [f"arcwise.train(..., {objects})  # objects that were handed over, with the settings of config.json"]
@@ -799,7 +792,9 @@ def repeat(about: Subject) -> list[Block]:
         Paragraph(
             f"Versions: {versions}. Seeds: {', '.join(map(str, seeds))}. "
             + (f"Commit: {run['commit']}. " if run.get("commit") else "")
-            + "Every number of this report is in the JSON file beside it, and every figure in figures/."
+            + "The measured numbers of the tables are in the JSON file beside this report, with those of every seed, "
+            "the counts of images, what was taken for what, and the biases; what figures alone show (curves, "
+            "histograms, single images) is in figures/."
         ),
     ]
 

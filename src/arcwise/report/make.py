@@ -15,11 +15,11 @@ from arcwise.headspec import HeadSpec
 from arcwise.metrics.summary import MAIN_DUNN
 from arcwise.records import Comparison, claim_folder, mark_report, write, write_json
 from arcwise.report.blocks import Film, PictureFile, Viewer
-from arcwise.report.content import content, count_of, is_introductory, lecture, title
+from arcwise.report.content import content, is_introductory, lecture, runs_words, title
+from arcwise.report.numbers import report_numbers
 from arcwise.report.page import page_html
 from arcwise.report.paper import paper_pdf
 from arcwise.study.subject import Subject, epoch_indices, subject
-from arcwise.study.table import table_values
 from arcwise.study.viewer import viewer_data
 
 Say = Callable[[str], None]
@@ -77,19 +77,16 @@ def write_report(about: Subject, out: Path, *, html: bool, pdf: bool, archive: b
     tell("measuring")
     about.measure(epochs=True)
     mark_report(out)
-    numbers = table_values(about.table, about.config.recipe)
-    if about.sweep_table is not None:
-        numbers["sweep"] = table_values(about.sweep_table, about.config.recipe)["metrics"]
     # A comparison's own table stays as it is.
-    written = [write_json(out / ("report.json" if Comparison(out).exists() else "metrics.json"), numbers)]
+    name = "report.json" if Comparison(out).exists() else "metrics.json"
+    written = [write_json(out / name, report_numbers(about))]
     pictures = figures(about, out, tell=tell)
     films = animations(about, out, tell=tell)
     tell("writing the report")
     view = Viewer(viewer_data(about, CLASS_COLOURS), view_words(about)) if html else None
     blocks = content(about, pictures, films, view)
-    runs = sum(map(len, about.runs.values()))
     version = about.first.about.get("versions", {}).get("arcwise", "")
-    said = f"{count_of(runs, 'run')}, {time.strftime('%d %B %Y')}, arcwise {version}"
+    said = f"{runs_words(about)}; {time.strftime('%d %B %Y')}, arcwise {version}"
     reports = []
     if not is_introductory(about.config):
         written.append(
@@ -145,18 +142,20 @@ def animations(about: Subject, out: Path, *, tell: Say) -> list[Film]:
         film = made.mp4()
         if film is not None:
             write(out / f"animations/{part}.mp4", film)
-        words = film_words(part, heads, tracks[0], seed=about.first.settings.seed)
+        tested = len(about.embeddings(heads[0]))
+        words = film_words(part, heads, tracks[0], seed=about.first.settings.seed, tested=tested)
         films.append(Film(f"animations/{part}.gif", f"animations/{part}.png", words))
     return films
 
 
-def film_words(part: str, heads: list[str], track: Track, *, seed: int) -> str:
-    """What a film shows, and which images its numbers are of."""
-    kind = {"train": "training"}.get(part, part)
+def film_words(part: str, heads: list[str], track: Track, *, seed: int, tested: int) -> str:
+    """What a film shows, and which images its numbers are of, beside those of the tables."""
+    kind, kept = {"train": "training"}.get(part, part), len(track.snapshots[0].x)
+    others = "" if part == "test" and kept == tested else f"; the tables' are of all {tested:,} test images"
     return (
         f"Embeddings of {kind} images over the epochs, {' beside '.join(heads)}, seed {seed}. Accuracy and Dunn index "
-        f"are of the {len(track.snapshots[0].x):,} {kind} images that every epoch keeps, the tables' of all. Samples "
-        "move in straight lines between epochs."
+        f"are of the {kept:,} {kind} images that every epoch keeps{others}. Samples move in straight lines between "
+        "epochs."
     )
 
 

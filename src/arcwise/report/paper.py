@@ -23,10 +23,11 @@ from arcwise.report.blocks import (
     PictureFile,
     TableRows,
     Viewer,
+    unbroken,
 )
 from arcwise.report.page import typst_compiler
 
-TOGETHER = 26  # rows at most of a table that stays on one page
+TOGETHER = 12  # rows at most of a table that stays on one page
 WIDE = 5  # columns of a table, beyond which its letters are smaller
 
 # `report` is the document as data: words are lists of {text, code}, and Typst takes a text of data as it is. FORMULAS
@@ -45,6 +46,7 @@ TEMPLATE = """
 #set figure(gap: 0.7em)
 #show figure.caption: set text(size: 9pt, fill: luma(35%))
 #show figure.caption: set align(left)
+#show figure.where(kind: table): it => { show figure.caption: set block(sticky: true); it }
 #show figure.where(kind: table): set figure.caption(position: top)
 #show figure.where(kind: table): set block(breakable: true)
 #show heading: set block(sticky: true)
@@ -72,12 +74,21 @@ TEMPLATE = """
   show figure: set block(breakable: not it.together)
   let cell(it) = if it.strong { strong(words(it.words)) } else { words(it.words) }
   let columns = if it.header.len() > 0 { (1fr,) + (auto,) * (it.columns - 1) } else { (auto, 1fr) }
+  let count = calc.quo(it.cells.len(), it.columns)
+  // Cells of no width over the first and the last three rows: where a table breaks, no row stands alone.
+  let held = table.cell(rowspan: 3, breakable: false, inset: 0pt)[]
+  let beside(i) = if count >= 6 and i in (0, count - 3) { (held,) } else if count >= 6 and (i < 3 or i >= count - 3) {
+    ()
+  } else { ([],) }
+  let body = range(count).map(i => (
+    ..it.cells.slice(i * it.columns, (i + 1) * it.columns).map(cell), ..beside(i),
+  )).flatten()
   figure(caption: words(it.caption), table(
-    columns: columns,
+    columns: columns + (0pt,),
     align: if it.header.len() > 0 { (x, y) => if x == 0 { left } else { right } } else { left },
     stroke: (x, y) => (bottom: 0.4pt + luma(80%)), inset: (x: 4pt, y: 3.2pt),
-    ..if it.header.len() > 0 { (table.header(..it.header.map(cell)),) },
-    ..it.cells.map(cell),
+    ..if it.header.len() > 0 { (table.header(..it.header.map(cell), []),) },
+    ..body,
   ))
 }
 
@@ -89,7 +100,11 @@ TEMPLATE = """
   link: it => link(it.address, underline(words(it.words))),
   formula: it => [#words(it.words) #formulas.at(it.number)],
   table: rows,
-  picture: it => figure(image(it.file, width: it.width * 1%), caption: words(it.caption)),
+  picture: it => {
+    if not it.floats { place.flush() } // figures keep their order
+    let place = if it.floats { bottom } else { none }
+    figure(image(it.file, width: it.width * 1%), caption: words(it.caption), placement: place)
+  },
   code: it => raw(it.text, block: true, lang: "sh"),
 )
 #for it in report.blocks { kinds.at(it.kind)(it); parbreak() }
@@ -175,13 +190,14 @@ def _(block: TableRows) -> dict[str, Any]:
 
 @as_data.register
 def _(block: PictureFile) -> dict[str, Any]:
-    return {"kind": "picture", "file": block.file, "width": 100 * block.width, "caption": in_words(block.caption)}
+    return {"kind": "picture", "file": block.file, "width": 100 * block.width, "caption": in_words(block.caption),
+            "floats": block.floats}  # fmt: skip
 
 
 @as_data.register
 def _(block: Film) -> dict[str, Any]:
     words = f"Last frame of {block.file}. {block.caption}"
-    return {"kind": "picture", "file": block.poster, "width": 72.0, "caption": in_words(words)}
+    return {"kind": "picture", "file": block.poster, "width": 72.0, "caption": in_words(words), "floats": False}
 
 
 @as_data.register
@@ -203,7 +219,7 @@ def in_words(text: str) -> list[dict[str, Any]]:
     pieces = [piece for piece in re.split(r"(`[^`]+`)", sound(text)) if piece]
     code = [len(piece) > 2 and piece[0] == piece[-1] == "`" for piece in pieces]
     return [
-        {"text": piece[1:-1] if is_code else piece, "code": is_code}
+        {"text": piece[1:-1] if is_code else unbroken(piece), "code": is_code}
         for piece, is_code in zip(pieces, code, strict=True)
     ]
 

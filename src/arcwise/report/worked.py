@@ -35,9 +35,9 @@ def worked_examples(m: float = 0.5) -> list[Block]:
         Paragraph(angle_sentence()),
         Paragraph(
             f"A digit at x = ({SAMPLE[0]:g}, {SAMPLE[1]:g}) among five centres without bias gets the logits of "
-            f"[[logits]]. Their exponentials sum to {np.exp(logits).sum():.2e}, and the softmax gives class 0 a "
-            f"probability of {softmax(logits)[0]:.2f}: a long x makes any softmax sure. The same comes out with "
-            f"powers of 10 instead of e: {softmax(logits * math.log(10))[0]:.2f}."
+            f"[[logits]]. Their exponentials sum to {np.exp(logits).sum() / 1e6:.1f} million, and the softmax gives "
+            f"class 0 a probability of {softmax(logits)[0]:.5f}: a long x makes any softmax sure. For x of a tenth of "
+            f"that length, in the same direction, it is {softmax(logits / 10)[0]:.2f}."
         ),
         TableRows(
             ["class", "0", "1", "2", "3", "4"],
@@ -52,14 +52,15 @@ def worked_examples(m: float = 0.5) -> list[Block]:
         ),
         Paragraph(
             f"The margin in one number: cos(0.5) = {math.cos(0.5):.2f} becomes cos(0.5 + {m:g}) = "
-            f"{math.cos(0.5 + m):.2f}. Past theta = pi - m the cosine would rise again: cos(pi + 0.5) = "
-            f"{math.cos(math.pi + 0.5):.2f} is more than -1, and a sample on the far side would be pushed further "
-            "away. There psi goes on as cos(theta) - (1 - cos m)."
+            f"{math.cos(0.5 + m):.2f}. Past θ = π − m the cosine would rise again: cos(π + {m:g}) = "
+            f"{math.cos(math.pi + m):.2f} is more than -1, and a sample on the far side would be pushed further "
+            f"away. There ψ goes on as cos θ − (1 − cos m), which is {-1 - (1 - math.cos(m)):.2f} at θ = π."
         ),
         Paragraph(
             f"For x = ({ARC_SAMPLE[0]:g}, {ARC_SAMPLE[1]:g}) and the centres of [[cosines]] the dot products are "
             "not cosines until both sides are divided by their lengths. Done so, class 0 has the cosine "
-            f"{arc[0]:.2f} and, under m = {m:g}, the logit cos(theta + m) = {math.cos(theta + m):.2f} (times s)."
+            f"{arc[0]:.5f}, an angle of θ = {theta:.3f} rad, and under m = {m:g} the logit cos(θ + m) = "
+            f"{math.cos(theta + m):.2f} (times s)."
         ),
         TableRows(
             ["class", "0", "1", "2", "3", "4"],
