@@ -79,6 +79,30 @@ def reach(x: Any) -> float:
     return 1.15 * float(np.percentile(np.linalg.norm(x, axis=1), 99.5))
 
 
+def paler(colour: str, strength: float) -> tuple[float, float, float]:
+    """A colour as it looks when it is drawn on white with that opacity, however often it is drawn.
+
+    >>> paler("#ff0000", 0.5)
+    (1.0, 0.5, 0.5)
+    """
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (1.0 - strength * (1.0 - share) for share in to_rgb(colour))
+    return red, green, blue
+
+
+def true_minus(text: str) -> str:
+    """A number's text with a minus sign in the place of a hyphen, as axes have it."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def inward_ends(axes: Axes) -> None:
+    """The first tick's words begin where the panel begins, the last one's end where it ends: apart from neighbours'."""
+    ticks = axes.get_xticklabels()
+    ticks[0].set_horizontalalignment("left")
+    ticks[-1].set_horizontalalignment("right")
+
+
 def pixels_of(images: Images, row: int) -> Any:
     """One image."""
     import numpy as np
@@ -90,14 +114,14 @@ def pixels_of(images: Images, row: int) -> Any:
 def panels(
     count: int, *, high: float = 1.0, most: int = 4, widest: float = 2.4, style: dict[Any, Any] = STYLE, **options: Any
 ) -> Iterator[Any]:
-    """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed.
+    """A figure and its axes, one per panel, in rows of at most `most`, as even as can be.
 
     Together they are as wide as a page, or narrower where each would be wider than `widest` inches; a panel's height is
     `high` times its width, and more where its words need it.
     """
     import matplotlib.pyplot as plt
 
-    columns = min(count, most)
+    columns = even_columns(count, most)
     rows, wide = -(-count // columns), min(widest, PAGE / columns)
     with plt.rc_context(style):
         figure, axes = plt.subplots(
@@ -108,6 +132,16 @@ def panels(
             extra.remove()
         yield figure, flat[:count]
         grow_until_all_fits(figure)
+
+
+def even_columns(count: int, most: int) -> int:
+    """Into how many columns so many panels go, in as few rows as there can be.
+
+    >>> even_columns(4, 3), even_columns(5, 4), even_columns(7, 4)
+    (2, 3, 4)
+    """
+    rows = -(-count // most)
+    return -(-count // rows)
 
 
 def grow_until_all_fits(figure: Figure) -> None:
@@ -161,10 +195,16 @@ def class_legend(figure: Figure, names: tuple[str, ...]) -> None:
 
 
 def legend_below(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -> None:
-    """One legend for the whole figure, below it, in as few rows as its width allows; further rows make it higher."""
-    for columns in range(len(labels), 0, -1):
+    """One legend for the whole figure: where panels leave room for it, or below them.
+
+    Below, it has as few rows as its width allows, all of a length; further rows make the figure higher.
+    """
+    if legend_in_gap(figure, marks, labels):
+        return
+    for most in range(len(labels), 0, -1):
+        columns = even_columns(len(labels), most)
         legend = figure.legend(marks, labels, loc="outside lower center", ncols=columns)
-        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+        if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
             rows = -(-len(labels) // columns)
             more = legend.get_window_extent().height * (rows - 1) / rows / figure.dpi
             figure.set_figheight(figure.get_figheight() + more)
@@ -172,13 +212,49 @@ def legend_below(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) ->
         legend.remove()
 
 
-def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
-    """A class's name at a place of the picture, legible on whatever lies there; inside the frame."""
+def legend_in_gap(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -> bool:
+    """Puts a legend where the last row of panels has none, if there is such a place and it is large enough."""
+    place = gap_axes(figure)
+    if place is None:
+        return False
+    figure.draw_without_rendering()  # lays out
+    for columns in range(1, len(labels) + 1):
+        legend = figure.legend(marks, labels, loc="center", bbox_to_anchor=(0.5, 0.5), bbox_transform=place.transAxes,
+                               ncols=columns)  # fmt: skip
+        box = legend.get_window_extent()
+        if box.width <= place.bbox.width and box.height <= place.bbox.height:
+            return True
+        legend.remove()
+    place.remove()
+    return False
+
+
+def gap_axes(figure: Figure) -> Axes | None:
+    """Axes without a frame over the cells that the last row of panels leaves free; none where it is full."""
+    taken = [spec for axes in figure.axes if (spec := axes.get_subplotspec()) is not None]
+    grid = taken[0].get_gridspec()
+    used = sum(spec.rowspan.stop == grid.nrows for spec in taken)
+    if used == grid.ncols:
+        return None
+    place = figure.add_subplot(grid[grid.nrows - 1, used:])
+    place.set_axis_off()
+    return place
+
+
+NAMED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL, "fontweight": "bold", "color": "0.1"}
+
+
+def halo() -> list[Any]:
+    """What makes words legible on whatever lies below them."""
     from matplotlib import patheffects
 
-    look = {"ha": "center", "va": "center", "fontsize": SMALL, "fontweight": "bold", "color": "0.1", "zorder": 6}
-    halo = [patheffects.withStroke(linewidth=1.8, foreground="white", alpha=0.85)]
-    axes.text(place[0], place[1], shorten(name, 16), path_effects=halo, clip_on=True, **(look | options))
+    return [patheffects.withStroke(linewidth=1.8, foreground="white", alpha=0.85)]
+
+
+def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
+    """A class's name at a place of the picture, legible on whatever lies there; inside the frame."""
+    look = {"zorder": 6, **NAMED, **options}
+    axes.text(place[0], place[1], shorten(name, 16), path_effects=halo(), clip_on=True, **look)
 
 
 def shorten(name: str, most: int = 16) -> str:
