@@ -17,6 +17,7 @@ from arcwise.figures.canvas import (
     figure_bytes,
     grow_until_all_fits,
     name_at,
+    paler,
     panels,
 )
 from arcwise.figures.sphere import View, cap_rim, draw_globe, frame
@@ -162,11 +163,20 @@ class Stage:
         self.axes, self.track = axes, track
         self.classes = range(len(track.snapshots[0].names))
         self.rows = [track.snapshots[0].labels == c for c in self.classes]
-        alphas = (0.6,) if layers == 1 else (0.12, 0.6)
+        looks = [(1.0, 0.6, 3.0)] if layers == 1 else [(0.35, 1.0, 2.5), (1.0, 0.6, 3.0)]  # strength, opacity, order
         self.clouds = [
             [
-                axes.plot([], [], ".", color=class_colour(c), markersize=4.5, alpha=a, markeredgewidth=0, zorder=3)[0]
-                for a in alphas
+                axes.plot(
+                    [],
+                    [],
+                    ".",
+                    color=paler(class_colour(c), strength),
+                    markersize=4.5,
+                    alpha=alpha,
+                    markeredgewidth=0,
+                    zorder=order,
+                )[0]
+                for strength, alpha, order in looks
             ]
             for c in self.classes
         ]
@@ -195,6 +205,8 @@ class FlatStage(Stage):
         x, w, words = self.state(moment)
         for (cloud,), rows in zip(self.clouds, self.rows, strict=True):
             cloud.set_data(x[rows, 0], x[rows, 1])
+        for name in self.names:
+            name.set_visible(w is not None)
         if w is not None:
             w = w.reshape(len(w), -1, 2)[:, 0]
             w = w * 0.8 * self.track.extent / max(float(np.linalg.norm(w, axis=1).max()), 1e-12)
@@ -225,6 +237,8 @@ class RoundStage(Stage):
             here = seen[rows]
             for cloud, side in zip(layers, (here[:, 2] <= 0, here[:, 2] > 0), strict=True):
                 cloud.set_data(here[side, 0], here[side, 1])
+        for name in self.names:
+            name.set_visible(w is not None)
         if w is not None:
             w = w.reshape(len(w), -1, 3)[:, 0]
             unit = w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1e-12)

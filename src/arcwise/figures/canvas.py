@@ -27,6 +27,7 @@ CLASS_COLOURS = (
 )  # fmt: skip
 
 PAGE = 6.6  # inches that a page has for text: a figure is printed as large as it is drawn
+EDGE = 0.02  # inches at least from all that is drawn to the figure's upper and lower edge
 SMALL = 7.2  # points: the smallest letters of a figure
 
 # On a screen, and on paper.
@@ -149,10 +150,10 @@ def grow_until_all_fits(figure: Figure) -> None:
     for _ in range(3):
         figure.draw_without_rendering()  # lays out
         box, high = figure.get_tightbbox(), figure.get_figheight()
-        lacking = max(0.0, -box.y0) + max(0.0, box.y1 - high) + upright_words_beyond(figure)
+        lacking = max(0.0, EDGE - box.y0) + max(0.0, EDGE + box.y1 - high) + upright_words_beyond(figure)
         if lacking < 0.01:
             return
-        figure.set_figheight(high + lacking + 0.02)
+        figure.set_figheight(high + lacking + EDGE)
 
 
 def upright_words_beyond(figure: Figure) -> float:
@@ -324,11 +325,11 @@ def room_for_names(spots: Any, names: Sequence[str], *, extent: float, inches: f
 
 
 def plain_logarithm(axis: Any) -> None:
-    """Ticks of a logarithmic axis as plain numbers: at 1, 2 and 5 of each power where it spans less than two."""
+    """Ticks of a logarithmic axis as plain numbers: at 1, 2 and 5 of each power where those are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     low, high = sorted(axis.get_view_interval())
-    few = low > 0 and high / low < 100
+    few = low > 0 and high / low < 100 and len(round_numbers(low, high)) <= 5
     locator = LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if high < 1e5 * low else 4)
     narrow = low > 0 and len(round_numbers(low, high)) < 2  # there LogLocator takes as many ticks as it likes
     axis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]) if narrow else locator)

@@ -56,7 +56,7 @@ def unreached_words(shown: list[PlanePanel]) -> str:
         below = [panel.title for panel in shown if panel.grid is not None and panel.grid.confidence.max() < level]
         below = [head for head in below if head not in "; ".join(words)]
         if below:
-            words.append(f"{' and '.join(below)} never reach{'es' * (len(below) == 1)} {level:.0%}")
+            words.append(f"{' and '.join(below)} never reach{'es' * (len(below) == 1)} {100 * level:.0f} %")
     return f" ({'; '.join(words)})" if words else ""
 
 

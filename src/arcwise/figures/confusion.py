@@ -10,6 +10,7 @@ import numpy as np
 from arcwise.figures.canvas import (
     COLOURS,
     LISTED,
+    PAGE,
     SMALL,
     Depiction,
     even_columns,
@@ -51,8 +52,10 @@ def draw_confusion(shown: list[ConfusionPanel]) -> Figure:
 
     *some, last = layouts(len(shown), len(shown[0].matrix))
     for layout in some:
+        if not worth_trying(shown, layout):
+            continue
         figure = draw_matrices(shown, layout)
-        if counts_fit(figure, len(shown[0].matrix)):
+        if words_fit(figure, len(shown[0].matrix)):
             return figure
         plt.close(figure)
     return draw_matrices(shown, last)
@@ -64,31 +67,37 @@ def layouts(panels: int, classes: int) -> list[Layout]:
     full, other = [n for n in columns if panels % n == 0], [n for n in columns if panels % n]
     counts = ("all", "mistakes") if classes <= COUNTED else ("mistakes",)
     tried = [Layout(most, which) for some in (full, other) for which in counts for most in some]
-    return [*tried, Layout(columns[0], "none")]
+    return [*tried, *(Layout(most, "none") for most in [*full, *other])]
 
 
-def counts_fit(figure: Figure, classes: int) -> bool:
-    """Whether every count is narrower than its cell."""
+def worth_trying(shown: list[ConfusionPanel], layout: Layout) -> bool:
+    """Whether the words could fit if a panel were nothing but cells: drawing it takes half a second."""
+    matrices = [off_diagonal(panel.matrix) if layout.counts == "mistakes" else panel.matrix for panel in shown]
+    letters = 0 if layout.counts == "none" else len(str(max(int(matrix.max()) for matrix in matrices)))
+    cell = 72.0 * PAGE / layout.most / len(matrices[0])  # points
+    return cell > max(0.6 * SMALL * letters, 1.2 * SMALL)
+
+
+def words_fit(figure: Figure, classes: int) -> bool:
+    """Whether every count is narrower than its cell, and no cell lower than the name beside it."""
     figure.draw_without_rendering()
-    return all(
-        text.get_window_extent().width < 0.96 * axes.bbox.width / classes
-        for axes in figure.axes
-        for text in axes.texts
-    )  # fmt: skip
+    cell = figure.axes[0].bbox.width / classes
+    counts = [text.get_window_extent().width for axes in figure.axes for text in axes.texts]
+    return bool(max(counts, default=0.0) < 0.96 * cell and 1.2 * SMALL * figure.dpi / 72.0 < cell)
 
 
 def draw_matrices(shown: list[ConfusionPanel], layout: Layout) -> Figure:
     """One matrix per head; the names of the rows stand once in each row of panels."""
-    with panels(len(shown), most=layout.most, widest=3.3) as (figure, axes):
+    with panels(len(shown), most=layout.most, widest=min(3.3, 0.8 + 0.3 * len(shown[0].matrix))) as (figure, axes):
         wrong = [off_diagonal(panel.matrix) for panel in shown]
         top = max(1, max(int(w.max()) for w in wrong))
         for panel, place, mistakes in zip(shown, axes, wrong, strict=True):
             image = draw_matrix(place, panel, mistakes, (top, layout.counts))
-        if layout.counts == "none":
-            figure.colorbar(image, ax=axes, shrink=0.7, label="mistakes")
-        elif (place := gap_axes(figure)) is not None:
+        if (place := gap_axes(figure)) is not None:
             bar = place.inset_axes((0.15, 0.5, 0.7, 0.05))
             figure.colorbar(image, cax=bar, orientation="horizontal", label="mistakes")
+        elif layout.counts == "none":
+            figure.colorbar(image, ax=axes, shrink=0.7, label="mistakes")
     return figure
 
 
@@ -108,6 +117,7 @@ def draw_matrix(place: Axes, panel: ConfusionPanel, mistakes: np.ndarray, look: 
     place.set_xticks(range(n), names, rotation=90 if max(map(len, names)) > 2 else 0)
     first = place.get_subplotspec().is_first_col()
     place.set_yticks(range(n), names if first else [])
+    place.tick_params(left=first)
     place.set(title=panel.title, xlabel="taken for", ylabel="is" if first else "")
     place.grid(visible=False)
     return image

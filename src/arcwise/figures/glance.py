@@ -31,7 +31,7 @@ def draw_glance(shown: list[HeadPanel]) -> Figure:
     from matplotlib.lines import Line2D
 
     heads = list(shown[0].values)
-    with panels(len(shown), high=(0.55 + 0.17 * len(heads)) / 1.65) as (figure, axes):
+    with panels(len(shown), high=(0.72 + 0.18 * len(heads)) / 1.65) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             for i, values in enumerate(panel.values.values()):
                 found, colour = np.asarray(values), COLOURS[i % len(COLOURS)]
