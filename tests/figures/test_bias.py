@@ -28,7 +28,7 @@ def about_unequal(counts=COUNTS, bias=BIAS):
 
 def test_the_slope_over_log_count_is_that_of_a_least_squares_line():
     slope = bias_slope(COUNTS, BIAS)
-    assert slope == pytest.approx(np.polyfit(np.log(COUNTS), BIAS, 1)[0], abs=1e-6) and slope < 0
+    assert slope is not None and slope == pytest.approx(np.polyfit(np.log(COUNTS), BIAS, 1)[0], abs=1e-6) and slope < 0
     assert bias_slope(COUNTS, np.log(COUNTS) + 3.0) == pytest.approx(1.0)
     assert bias_slope(np.full(5, 100), BIAS) is None
     found = unequal_classes(about_unequal())

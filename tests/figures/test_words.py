@@ -22,7 +22,7 @@ from arcwise.figures.roc import RocPanel, draw_roc
 from arcwise.figures.sample import SamplePanel, draw_sample
 from arcwise.figures.sphere import SpherePanel, draw_spheres, unit_sphere
 from arcwise.figures.story import draw_story
-from arcwise.figures.sweep import Line, SweepPanel, draw_sweep, seeds_words
+from arcwise.figures.sweep import Line, SweepPanel, counted_seeds, draw_sweep
 from arcwise.figures.training import Curve, CurvePanel, draw_curves
 from arcwise.headspec import HeadSpec
 from arcwise.metrics.planar import Grid
@@ -332,11 +332,11 @@ def test_lines_of_a_circle_are_called_what_they_are(drawn):
 
 def test_no_boundary_of_the_sketch_runs_through_its_words(drawn):
     for axes in drawn(draw_story()).axes:
-        rays = [axes.transData.transform(np.linspace(*line.get_xydata(), 400)) for line in axes.lines
-                if len(line.get_xdata()) == 2]  # fmt: skip
+        ends = [line.get_xydata() for line in axes.lines if len(line.get_xdata()) == 2]
+        rays = [axes.transData.transform(np.linspace(start, end, 400)) for start, end in ends]
         boxes = [text.get_window_extent().padded(3) for text in axes.texts if text.get_text() != "margin"]
         assert not any(box.contains(*dot) for box in boxes for ray in rays for dot in ray)
 
 
 def test_a_caption_counts_the_seeds_of_what_it_speaks_of():
-    assert [seeds_words(counts) for counts in ({1}, {5}, {2, 3})] == ["1 seed", "5 seeds", "2 to 3 seeds"]
+    assert [counted_seeds(counts) for counts in ({1}, {5}, {2, 3})] == ["1 seed", "5 seeds", "2 to 3 seeds"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -142,7 +143,7 @@ def widest(text: Text, every: list[str]) -> str:
     return max(wide, key=wide.__getitem__)
 
 
-def keep_words_apart(figure: Figure, stages: list[Stage]) -> None:
+def keep_words_apart(figure: Figure, stages: Sequence[Stage]) -> None:
     """Smaller words above the panels where they would be wider than a panel's share of the figure."""
     share = 0.97 * figure.bbox.width / len(stages)
     wide = max(stage.words.get_window_extent().width for stage in stages)

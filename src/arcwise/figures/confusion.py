@@ -91,8 +91,8 @@ def draw_matrices(shown: list[ConfusionPanel], layout: Layout) -> Figure:
     with panels(len(shown), most=layout.most, widest=min(3.3, 0.8 + 0.3 * len(shown[0].matrix))) as (figure, axes):
         wrong = [off_diagonal(panel.matrix) for panel in shown]
         top = max(1, max(int(w.max()) for w in wrong))
-        for panel, place, mistakes in zip(shown, axes, wrong, strict=True):
-            image = draw_matrix(place, panel, mistakes, (top, layout.counts))
+        looks = [(top, layout.counts)] * len(shown)
+        image, *_ = map(draw_matrix, axes, shown, wrong, looks)
         if (place := gap_axes(figure)) is not None:
             bar = place.inset_axes((0.15, 0.5, 0.7, 0.05))
             figure.colorbar(image, cax=bar, orientation="horizontal", label="mistakes")
@@ -101,7 +101,7 @@ def draw_matrices(shown: list[ConfusionPanel], layout: Layout) -> Figure:
     return figure
 
 
-def draw_matrix(place: Axes, panel: ConfusionPanel, mistakes: np.ndarray, look: tuple[int, str]) -> Any:
+def draw_matrix(place: Any, panel: ConfusionPanel, mistakes: np.ndarray, look: tuple[int, str]) -> Any:
     """One matrix: mistakes in colours up to the number given, the diagonal grey, and counts."""
     from matplotlib.colors import ListedColormap
 

@@ -79,20 +79,21 @@ def scale_sweep(about: Subject) -> Iterator[Depiction]:
         if name in table.values
     ]
     lines = {len(line.values) for panel in shown for line in panel.lines}
-    grey = "" if not any(panel.level for panel in shown) else (
-        f"; grey is softmax, which has no s ({seeds_words({len(about.table.seeds['softmax'])})} of the main comparison)"
-    )  # fmt: skip
+    grey = ""
+    if any(panel.level for panel in shown):
+        many = counted_seeds({len(about.table.seeds["softmax"])})
+        grey = f"; grey is softmax, which has no s, from {many}"
     yield (
-        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {seeds_words(lines)}, bands from the "
+        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {counted_seeds(lines)}, bands from the "
         f"smallest to the largest{grey}.",
         draw_sweep(shown),
     )
 
 
-def seeds_words(counts: set[int]) -> str:
+def counted_seeds(counts: set[int]) -> str:
     """How many seeds means are of.
 
-    >>> seeds_words({3}), seeds_words({2, 3}), seeds_words({1})
+    >>> counted_seeds({3}), counted_seeds({2, 3}), counted_seeds({1})
     ('3 seeds', '2 to 3 seeds', '1 seed')
     """
     few, many = min(counts), max(counts)
