@@ -22,13 +22,14 @@ from arcwise.figures.roc import RocPanel, draw_roc
 from arcwise.figures.sample import SamplePanel, draw_sample
 from arcwise.figures.sphere import SpherePanel, draw_spheres, unit_sphere
 from arcwise.figures.story import draw_story
-from arcwise.figures.sweep import Line, SweepPanel, counted_seeds, draw_sweep
-from arcwise.figures.training import Curve, CurvePanel, draw_curves
+from arcwise.figures.sweep import Line, SweepPanel, counted_seeds, draw_sweep, scale_sweep
+from arcwise.figures.training import Curve, CurvePanel, draw_curves, training_curves
 from arcwise.headspec import HeadSpec
 from arcwise.metrics.planar import Grid
 from arcwise.metrics.verification import all_pairs, roc
-from arcwise.records import Embeddings, Prototypes
+from arcwise.records import Embeddings, Prototypes, Run
 from arcwise.study.subject import Subject
+from arcwise.study.table import Table
 
 HEADS = ("softmax", "softmax + bias", "NormFace", "ArcFace m=0.5")
 
@@ -336,6 +337,35 @@ def test_no_boundary_of_the_sketch_runs_through_its_words(drawn):
         rays = [axes.transData.transform(np.linspace(start, end, 400)) for start, end in ends]
         boxes = [text.get_window_extent().padded(3) for text in axes.texts if text.get_text() != "margin"]
         assert not any(box.contains(*dot) for box in boxes for ray in rays for dot in ray)
+
+
+def test_the_caption_of_a_sweep_counts_the_seeds_of_its_lines_and_those_of_softmax(drawn):
+    specs = {f"ArcFace m=0.5 s={s}": HeadSpec.parse(f"arcface:m=0.5,s={s}") for s in (1, 2, 4)}
+    three = {head: [0.9, 0.8, 0.7] for head in specs}
+    swept = Table(heads=list(specs), seeds={head: [0, 1, 2] for head in specs}, values={"accuracy": three}, seconds={})
+    five = {"softmax": [0.9] * 5}
+    main = Table(heads=["softmax"], seeds={"softmax": [0, 1, 2, 3, 4]}, values={"accuracy": five}, seconds={})
+    for table, grey in ((main, "grey is softmax, which has no s, from 5 seeds"), (swept, "")):
+        about = SimpleNamespace(sweep_table=swept, table=table, specs=specs)
+        ((caption, figure),) = scale_sweep(cast(Subject, about))
+        drawn(figure)
+        assert "mean of 3 seeds" in caption and grey in caption and ("softmax" in caption) == bool(grey)
+
+
+class Watched(Run):
+    """A run of which nothing is known but its journal."""
+
+    def journal(self, kind):
+        return [{"epoch": epoch, "loss": 1.0 / epoch, "accuracy": 0.9} for epoch in (1, 2, 3)]
+
+
+def test_losses_of_different_heads_are_said_to_be_different_functions(drawn, tmp_path):
+    run = Watched(tmp_path)
+    for heads in (["softmax"], ["softmax", "ArcFace"]):
+        about = SimpleNamespace(heads=heads, champion=heads[-1], runs={head: [run] for head in heads}, watched="test")
+        ((caption, figure),) = training_curves(cast(Subject, about))
+        drawn(figure)
+        assert ("loss is another function" in caption) == (len(heads) > 1)
 
 
 def test_a_caption_counts_the_seeds_of_what_it_speaks_of():
