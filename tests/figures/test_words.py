@@ -177,6 +177,7 @@ def test_no_legend_lies_on_the_curves_of_the_roc(drawn):
     assert not any(axes.get_legend() for axes in figure.axes)
     labels = [text.get_text() for text in figure.legends[0].texts]
     assert labels == [*HEADS, "different", "same"]
+    assert figure.legends[0].get_window_extent().y1 > figure.axes[0].bbox.y0 - figure.bbox.height / 2  # in the gap
 
 
 def test_short_names_of_folders_in_folders_tell_them_apart():
@@ -254,7 +255,8 @@ def test_the_legend_stands_where_the_last_row_has_no_panel(drawn):
     panel = SweepPanel("accuracy, %", [Line(f"m = {m}", s, np.array([[1.0, 2.0, 3.0]]) + m) for m in range(4)])
     figure = drawn(draw_sweep([panel] * 10))
     box, panels = figure.legends[0].get_window_extent(), [axes for axes in figure.axes if axes.get_title()]
-    assert box.y0 >= panels[-1].bbox.y0 - 1 and box.x0 > panels[-1].bbox.x1 and box.x1 <= figure.bbox.width
+    assert box.y0 > 0 and box.y1 <= panels[-1].bbox.y1 + 1
+    assert box.x0 > panels[-1].bbox.x1 and box.x1 <= figure.bbox.width
     assert len(panels) == 10 and len({round(axes.bbox.y0) for axes in panels}) == 3
     curve = Curve("a head whose name is as long as this sentence, and longer than a panel is wide", s, s[None])
     figure = drawn(draw_curves([CurvePanel("loss", [curve])] * 5))  # too long for the gap: below all panels

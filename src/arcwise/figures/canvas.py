@@ -220,10 +220,10 @@ def legend_in_gap(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -
         return False
     figure.draw_without_rendering()  # lays out
     for columns in range(1, len(labels) + 1):
-        legend = figure.legend(marks, labels, loc="center", bbox_to_anchor=(0.5, 0.5), bbox_transform=place.transAxes,
-                               ncols=columns)  # fmt: skip
+        legend = figure.legend(marks, labels, loc="upper center", bbox_to_anchor=(0.5, 1.0), ncols=columns,
+                               bbox_transform=place.transAxes, borderaxespad=0.0)  # fmt: skip
         box = legend.get_window_extent()
-        if box.width <= place.bbox.width and box.height <= place.bbox.height:
+        if box.width <= place.bbox.width and box.height <= place.bbox.y1:  # beside the words below the panels as well
             return True
         legend.remove()
     place.remove()

@@ -41,11 +41,19 @@ class RocPanel(NamedTuple):
 def draw_roc(shown: list[RocPanel], title: str = "ROC") -> Figure:
     """The curves together in the first panel, one histogram per head after it."""
     wide = min(2.4, PAGE / even_columns(1 + len(shown), 4))
-    with panels(1 + len(shown), high=1.7 / wide) as (figure, axes):
+    with panels(1 + len(shown), high=1.75 / wide) as (figure, axes):
         for i, panel in enumerate(shown):
             axes[0].plot(panel.roc.far, panel.roc.tar, color=COLOURS[i % 8], label=panel.head)
         smallest = max(min(float(p.roc.far[p.roc.far > 0].min(initial=1.0)) for p in shown), 1e-6)
-        axes[0].set(xscale="log", xlim=(smallest, 1), ylim=(0, 1.02), xlabel="FAR", ylabel="TAR", title=title)
+        axes[0].set(
+            xscale="log",
+            xlim=(smallest, 1),
+            ylim=(0, 1.02),
+            yticks=(0, 0.5, 1),
+            xlabel="FAR",
+            ylabel="TAR",
+            title=title,
+        )
         plain_logarithm(axes[0].xaxis)
         for panel, place in zip(shown, axes[1:], strict=True):
             for counts, colour, label in (
