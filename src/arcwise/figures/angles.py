@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arcwise.figures.canvas import COLOURS, Depiction, legend_below, panels, shown_heads
+from arcwise.figures.canvas import COLOURS, Depiction, inward_ends, legend_below, panels, shown_heads
 from arcwise.metrics.identification import nearest_prototype
 from arcwise.records import Embeddings, Prototypes
 
@@ -37,14 +37,18 @@ def draw_angles(shown: list[AnglePanel]) -> Figure:
                 (panel.other, COLOURS[4], "nearest other"),
             ):
                 place.hist(np.degrees(values), bins, color=colour, alpha=0.65, label=label, density=True)
-            for values, colour in ((panel.own_before, COLOURS[0]), (panel.other_before, COLOURS[4])):
+            for values, colour, label in (
+                (panel.own_before, COLOURS[0], "own, before training"),
+                (panel.other_before, COLOURS[4], "nearest other, before training"),
+            ):
                 if values is not None:
                     place.hist(np.degrees(values), bins, color=colour, histtype="step", linewidth=0.8, density=True,
-                               label="before training" if colour == COLOURS[0] else None)  # fmt: skip
+                               label=label)  # fmt: skip
             place.set(title=panel.title, xlabel="angle", xlim=(0, 180), xticks=(0, 90, 180), yticks=[])
             place.margins(y=0.08)
             place.set_ylim(bottom=0)
             place.xaxis.set_major_formatter("{x:.0f}°")
+            inward_ends(place)
         axes[0].set_ylabel("share of samples")
         marks, labels = axes[0].get_legend_handles_labels()
         legend_below(figure, marks, labels)

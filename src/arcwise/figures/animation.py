@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,10 @@ from arcwise.figures.canvas import (
     LISTED,
     SCREEN_STYLE,
     class_colour,
+    figure_bytes,
     grow_until_all_fits,
     name_at,
+    paler,
     panels,
 )
 from arcwise.figures.sphere import View, cap_rim, draw_globe, frame
@@ -23,9 +26,12 @@ from arcwise.packing import largest_smallest_angle
 from arcwise.records import Embeddings
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
     from PIL.Image import Image
 
 MILLISECONDS = 90
+FILM_DPI, POSTER_DPI = 90, 220  # of the frames of a film, and of its last one on paper
 ORBIT = 30  # frames in which a sphere turns on after the last epoch
 
 
@@ -60,16 +66,10 @@ class Track(NamedTuple):
 
 
 class Movie(NamedTuple):
-    """The frames as they are shown, and the last as a poster."""
+    """The frames as they are shown, and the last as a poster for paper, in more dots."""
 
     frames: list[Image]
-
-    @property
-    def poster(self) -> bytes:
-        """The last frame as a PNG."""
-        buffer = io.BytesIO()
-        self.frames[-1].save(buffer, "PNG")
-        return buffer.getvalue()
+    poster: bytes
 
     def gif(self) -> bytes:
         """All frames in one palette; the last one stays for two seconds."""
@@ -117,9 +117,11 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
         stages = [
             (flat_stage if flat else round_stage)(place, track) for place, track in zip(axes, tracks, strict=True)
         ]
-        figure.set_dpi(90)
+        figure.set_dpi(FILM_DPI)
         for stage in stages:
             stage.show(moments[0], View())
+            stage.words.set_text(widest(stage.words, stage.track.words))  # room for what any epoch says
+        keep_words_apart(figure, stages)
         grow_until_all_fits(figure)
         figure.set_layout_engine("none")  # panels keep their places from frame to frame
         for at, moment in enumerate(moments):
@@ -128,7 +130,25 @@ def make_movie(tracks: list[Track], *, between: int = 3, points: int = 1200, tur
                 stage.show(moment, view)
             canvas.draw()
             frames.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
-    return Movie(frames)
+        poster = figure_bytes(figure, dpi=POSTER_DPI)
+    return Movie(frames, poster)
+
+
+def widest(text: Text, every: list[str]) -> str:
+    """The longest of some words when they are set like this."""
+    wide = {}
+    for words in dict.fromkeys(every):
+        text.set_text(words)
+        wide[words] = text.get_window_extent().width
+    return max(wide, key=wide.__getitem__)
+
+
+def keep_words_apart(figure: Figure, stages: Sequence[Stage]) -> None:
+    """Smaller words above the panels where they would be wider than a panel's share of the figure."""
+    share = 0.97 * figure.bbox.width / len(stages)
+    wide = max(stage.words.get_window_extent().width for stage in stages)
+    for stage in stages if wide > share else ():
+        stage.words.set_fontsize(stage.words.get_fontsize() * share / wide)
 
 
 def thin(track: Track, points: int) -> Track:
@@ -144,11 +164,20 @@ class Stage:
         self.axes, self.track = axes, track
         self.classes = range(len(track.snapshots[0].names))
         self.rows = [track.snapshots[0].labels == c for c in self.classes]
-        alphas = (0.6,) if layers == 1 else (0.12, 0.6)
+        looks = [(1.0, 0.6, 3.0)] if layers == 1 else [(0.35, 1.0, 2.5), (1.0, 0.6, 3.0)]  # strength, opacity, order
         self.clouds = [
             [
-                axes.plot([], [], ".", color=class_colour(c), markersize=4.5, alpha=a, markeredgewidth=0, zorder=3)[0]
-                for a in alphas
+                axes.plot(
+                    [],
+                    [],
+                    ".",
+                    color=paler(class_colour(c), strength),
+                    markersize=4.5,
+                    alpha=alpha,
+                    markeredgewidth=0,
+                    zorder=order,
+                )[0]
+                for strength, alpha, order in looks
             ]
             for c in self.classes
         ]
@@ -177,6 +206,8 @@ class FlatStage(Stage):
         x, w, words = self.state(moment)
         for (cloud,), rows in zip(self.clouds, self.rows, strict=True):
             cloud.set_data(x[rows, 0], x[rows, 1])
+        for name in self.names:
+            name.set_visible(w is not None)
         if w is not None:
             w = w.reshape(len(w), -1, 2)[:, 0]
             w = w * 0.8 * self.track.extent / max(float(np.linalg.norm(w, axis=1).max()), 1e-12)
@@ -207,6 +238,8 @@ class RoundStage(Stage):
             here = seen[rows]
             for cloud, side in zip(layers, (here[:, 2] <= 0, here[:, 2] > 0), strict=True):
                 cloud.set_data(here[side, 0], here[side, 1])
+        for name in self.names:
+            name.set_visible(w is not None)
         if w is not None:
             w = w.reshape(len(w), -1, 3)[:, 0]
             unit = w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1e-12)

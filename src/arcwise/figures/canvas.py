@@ -27,6 +27,7 @@ CLASS_COLOURS = (
 )  # fmt: skip
 
 PAGE = 6.6  # inches that a page has for text: a figure is printed as large as it is drawn
+EDGE = 0.02  # inches at least from all that is drawn to the figure's upper and lower edge
 SMALL = 7.2  # points: the smallest letters of a figure
 
 # On a screen, and on paper.
@@ -79,6 +80,30 @@ def reach(x: Any) -> float:
     return 1.15 * float(np.percentile(np.linalg.norm(x, axis=1), 99.5))
 
 
+def paler(colour: str, strength: float) -> tuple[float, float, float]:
+    """A colour as it looks when it is drawn on white with that opacity, however often it is drawn.
+
+    >>> paler("#ff0000", 0.5)
+    (1.0, 0.5, 0.5)
+    """
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (1.0 - strength * (1.0 - share) for share in to_rgb(colour))
+    return red, green, blue
+
+
+def true_minus(text: str) -> str:
+    """A number's text with a minus sign in the place of a hyphen, as axes have it."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def inward_ends(axes: Axes) -> None:
+    """The first tick's words begin where the panel begins, the last one's end where it ends: apart from neighbours'."""
+    ticks = axes.get_xticklabels()
+    ticks[0].set_horizontalalignment("left")
+    ticks[-1].set_horizontalalignment("right")
+
+
 def pixels_of(images: Images, row: int) -> Any:
     """One image."""
     import numpy as np
@@ -90,14 +115,14 @@ def pixels_of(images: Images, row: int) -> Any:
 def panels(
     count: int, *, high: float = 1.0, most: int = 4, widest: float = 2.4, style: dict[Any, Any] = STYLE, **options: Any
 ) -> Iterator[Any]:
-    """A figure and its axes, one per panel, in rows of at most `most`; axes that are left over are removed.
+    """A figure and its axes, one per panel, in rows of at most `most`, as even as can be.
 
     Together they are as wide as a page, or narrower where each would be wider than `widest` inches; a panel's height is
     `high` times its width, and more where its words need it.
     """
     import matplotlib.pyplot as plt
 
-    columns = min(count, most)
+    columns = even_columns(count, most)
     rows, wide = -(-count // columns), min(widest, PAGE / columns)
     with plt.rc_context(style):
         figure, axes = plt.subplots(
@@ -110,15 +135,25 @@ def panels(
         grow_until_all_fits(figure)
 
 
+def even_columns(count: int, most: int) -> int:
+    """Into how many columns so many panels go, in as few rows as there can be.
+
+    >>> even_columns(4, 3), even_columns(5, 4), even_columns(7, 4)
+    (2, 3, 4)
+    """
+    rows = -(-count // most)
+    return -(-count // rows)
+
+
 def grow_until_all_fits(figure: Figure) -> None:
     """Makes a figure higher where a title or a label would stick out of it, or out of its panel."""
     for _ in range(3):
         figure.draw_without_rendering()  # lays out
         box, high = figure.get_tightbbox(), figure.get_figheight()
-        lacking = max(0.0, -box.y0) + max(0.0, box.y1 - high) + upright_words_beyond(figure)
+        lacking = max(0.0, EDGE - box.y0) + max(0.0, EDGE + box.y1 - high) + upright_words_beyond(figure)
         if lacking < 0.01:
             return
-        figure.set_figheight(high + lacking + 0.02)
+        figure.set_figheight(high + lacking + EDGE)
 
 
 def upright_words_beyond(figure: Figure) -> float:
@@ -161,10 +196,16 @@ def class_legend(figure: Figure, names: tuple[str, ...]) -> None:
 
 
 def legend_below(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -> None:
-    """One legend for the whole figure, below it, in as few rows as its width allows; further rows make it higher."""
-    for columns in range(len(labels), 0, -1):
+    """One legend for the whole figure: where panels leave room for it, or below them.
+
+    Below, it has as few rows as its width allows, all of a length; further rows make the figure higher.
+    """
+    if legend_in_gap(figure, marks, labels):
+        return
+    for most in range(len(labels), 0, -1):
+        columns = even_columns(len(labels), most)
         legend = figure.legend(marks, labels, loc="outside lower center", ncols=columns)
-        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+        if most == 1 or legend.get_window_extent().width <= figure.bbox.width:
             rows = -(-len(labels) // columns)
             more = legend.get_window_extent().height * (rows - 1) / rows / figure.dpi
             figure.set_figheight(figure.get_figheight() + more)
@@ -172,13 +213,49 @@ def legend_below(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) ->
         legend.remove()
 
 
-def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
-    """A class's name at a place of the picture, legible on whatever lies there; inside the frame."""
+def legend_in_gap(figure: Figure, marks: Sequence[Any], labels: Sequence[str]) -> bool:
+    """Puts a legend where the last row of panels has none, if there is such a place and it is large enough."""
+    place = gap_axes(figure)
+    if place is None:
+        return False
+    figure.draw_without_rendering()  # lays out
+    for columns in range(1, len(labels) + 1):
+        legend = figure.legend(marks, labels, loc="upper center", bbox_to_anchor=(0.5, 1.0), ncols=columns,
+                               bbox_transform=place.transAxes, borderaxespad=0.0)  # fmt: skip
+        box = legend.get_window_extent()
+        if box.width <= place.bbox.width and box.height <= place.bbox.y1:  # beside the words below the panels as well
+            return True
+        legend.remove()
+    place.remove()
+    return False
+
+
+def gap_axes(figure: Figure) -> Axes | None:
+    """Axes without a frame over the cells that the last row of panels leaves free; none where it is full."""
+    taken = [spec for axes in figure.axes if (spec := axes.get_subplotspec()) is not None]
+    grid = taken[0].get_gridspec()
+    used = sum(spec.rowspan.stop == grid.nrows for spec in taken)
+    if used == grid.ncols:
+        return None
+    place = figure.add_subplot(grid[grid.nrows - 1, used:])
+    place.set_axis_off()
+    return place
+
+
+NAMED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL, "fontweight": "bold", "color": "0.1"}
+
+
+def halo() -> list[Any]:
+    """What makes words legible on whatever lies below them."""
     from matplotlib import patheffects
 
-    look = {"ha": "center", "va": "center", "fontsize": SMALL, "fontweight": "bold", "color": "0.1", "zorder": 6}
-    halo = [patheffects.withStroke(linewidth=1.8, foreground="white", alpha=0.85)]
-    axes.text(place[0], place[1], shorten(name, 16), path_effects=halo, clip_on=True, **(look | options))
+    return [patheffects.withStroke(linewidth=1.8, foreground="white", alpha=0.85)]
+
+
+def name_at(axes: Axes, place: Any, name: str, **options: Any) -> None:
+    """A class's name at a place of the picture, legible on whatever lies there; inside the frame."""
+    look = {"zorder": 6, **NAMED, **options}
+    axes.text(place[0], place[1], shorten(name, 16), path_effects=halo(), clip_on=True, **look)
 
 
 def shorten(name: str, most: int = 16) -> str:
@@ -248,11 +325,11 @@ def room_for_names(spots: Any, names: Sequence[str], *, extent: float, inches: f
 
 
 def plain_logarithm(axis: Any) -> None:
-    """Ticks of a logarithmic axis as plain numbers: at 1, 2 and 5 of each power where it spans less than two."""
+    """Ticks of a logarithmic axis as plain numbers: at 1, 2 and 5 of each power where those are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     low, high = sorted(axis.get_view_interval())
-    few = low > 0 and high / low < 100
+    few = low > 0 and high / low < 100 and len(round_numbers(low, high)) <= 5
     locator = LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if high < 1e5 * low else 4)
     narrow = low > 0 and len(round_numbers(low, high)) < 2  # there LogLocator takes as many ticks as it likes
     axis.set_major_locator(MaxNLocator(2, steps=[1, 2, 5, 10]) if narrow else locator)

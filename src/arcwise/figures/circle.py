@@ -1,4 +1,4 @@
-"""The unit circle of 2-D embeddings: where directions fall, the boundaries, and the margin as wedges."""
+"""The unit circle of 2-D embeddings: where directions fall, the middle between centres, and the margin as wedges."""
 
 from __future__ import annotations
 
@@ -108,9 +108,11 @@ def unit_circle(about: Subject) -> Iterator[Depiction]:
         found, centres = about.embeddings(head), about.prototypes(head)
         note = f"{margin_kept(found, centres, largest):.1%} outside the wedges"
         shown.append(CirclePanel(head, found, centres.w, largest, note))
+    linear = any(about.specs[head].linear for head in shown_heads(about))
+    edges = ", which are the boundaries of a normalised head alone" if linear else ", which are the boundaries"
     yield (
         "The same directions on the unit circle: bars are histograms (square root of the count), arrows the centres, "
-        f"grey wedges the margin of {largest:g} rad around each boundary, in which the nearest other centre is less "
-        f"than {largest:g} rad further than the own.",
+        f"lines the middle between neighbouring centres{edges}, grey wedges the margin of {largest:g} rad around each "
+        f"line, in which the nearest other centre is less than {largest:g} rad further than the own.",
         draw_circles(shown),
     )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from arcwise.study.subject import Subject
 
+LEVELS = (0.5, 0.9, 0.99)  # whose contours are drawn
+
 
 def draw_confidence(shown: list[PlanePanel]) -> Figure:
     """The winner's colour, paler where it is less sure; contours at 50, 90 and 99 %; every tenth sample in black."""
@@ -30,9 +32,8 @@ def draw_confidence(shown: list[PlanePanel]) -> Figure:
             sure = ((panel.grid.confidence - chance) / max(1.0 - chance, 1e-9)).clip(0, 1)[..., None]
             e = panel.extent
             place.imshow(1 - (1 - colour) * sure * 0.8, origin="lower", extent=(-e, e, -e, e), interpolation="bilinear")
-            place.contour(
-                axis, axis, panel.grid.confidence, levels=[0.5, 0.9, 0.99], colors="0.15", linewidths=[0.4, 0.6, 0.8]
-            )
+            for level, width in zip(reached(panel), (0.4, 0.6, 0.8), strict=False):
+                place.contour(axis, axis, panel.grid.confidence, levels=[level], colors="0.15", linewidths=[width])
             x = found.x[::10]
             place.plot(x[:, 0], x[:, 1], ".", color="black", markersize=0.9, alpha=0.6, rasterized=True)
             place.set(xlim=(-e, e), ylim=(-e, e), aspect="equal", title=panel.title, xticks=[], yticks=[])
@@ -40,6 +41,23 @@ def draw_confidence(shown: list[PlanePanel]) -> Figure:
             place.set_xlabel(panel.note, fontsize=SMALL)
         class_legend(figure, shown[0].embeddings.names)
     return figure
+
+
+def reached(panel: PlanePanel) -> list[float]:
+    """Which levels a head comes to anywhere on the plane that is drawn."""
+    assert panel.grid is not None
+    return [level for level in LEVELS if panel.grid.confidence.min() < level <= panel.grid.confidence.max()]
+
+
+def unreached_words(shown: list[PlanePanel]) -> str:
+    """Which heads never come to which of the levels: there is no line of it in their panels."""
+    words = []
+    for level in LEVELS:
+        below = [panel.title for panel in shown if panel.grid is not None and panel.grid.confidence.max() < level]
+        below = [head for head in below if head not in "; ".join(words)]
+        if below:
+            words.append(f"{' and '.join(below)} never reach{'es' * (len(below) == 1)} {100 * level:.0f} %")
+    return f" ({'; '.join(words)})" if words else ""
 
 
 def confidence_surface(about: Subject) -> Iterator[Depiction]:
@@ -57,6 +75,6 @@ def confidence_surface(about: Subject) -> Iterator[Depiction]:
     yield (
         "What each head says over the plane, twice as far out as its data (black): a linear head grows surer with "
         "distance from the origin, a normalised one depends on the direction alone. Lines are 50, 90 and "
-        "99 %; below each panel the mean confidence along its edge.",
+        f"99 %{unreached_words(shown)}; below each panel the mean confidence along its edge.",
         draw_confidence(shown),
     )

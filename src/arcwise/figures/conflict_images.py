@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from arcwise.study.subject import Subject
 
 ANCHORS = 4000  # at most
+SIDE = 0.62  # inches of an image
 
 
 def class_of(found: Embeddings, row: int) -> str:
-    """The name of a row's class, short enough to stand below its image of 0.62 inches."""
-    return shorten(found.names[int(found.labels[row])], 9)
+    """The name of a row's class, short enough to stand below its image of SIDE inches."""
+    return shorten(found.names[int(found.labels[row])], 10)
 
 
 def degrees_apart(distance: float) -> float:
@@ -61,5 +62,5 @@ def conflict_triples(about: Subject) -> Iterator[Depiction]:
             f"The worst conflicts. {about.drawn}: a rightly classified sample (black), "
             "one of its own class (blue) and one of another (orange) that is nearer. Names are classes, "
             "numbers angles to the first image." + (f" There are none under {' and '.join(none)}." if none else ""),
-            draw_pictures(rows, titles=titles, side=0.62),
+            draw_pictures(rows, titles=titles, side=SIDE),
         )

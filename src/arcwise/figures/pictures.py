@@ -11,6 +11,8 @@ from arcwise.figures.canvas import PAGE, SMALL, STYLE, shorten
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+GAP = 0.07  # of an image's side, between it and its frame
+
 
 class Picture(NamedTuple):
     """An image (side, side, channels) in uint8, words below it, and the colour of its frame ("" for none)."""
@@ -51,5 +53,8 @@ def show_picture(place, picture: Picture) -> None:
     place.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255)
     if picture.words:
         place.set_xlabel(picture.words, fontsize=SMALL, labelpad=2)
-    if picture.frame:
+    if picture.frame:  # with paper between it and the image, so that a black frame is seen around black as well
+        high, wide = pixels.shape[:2]
+        gap = GAP * max(high, wide)
+        place.set(xlim=(-0.5 - gap, wide - 0.5 + gap), ylim=(high - 0.5 + gap, -0.5 - gap))
         place.spines[:].set(visible=True, color=picture.frame, linewidth=1.4)

@@ -138,8 +138,8 @@ def embedding_plane(about: Subject) -> Iterator[Depiction]:
         plane_panel(about, head) if about.dim == 2 else projected_panel(about, head) for head in shown_heads(about)
     ]
     words = (
-        "Test embeddings as the networks give them, centres as vectors (lengths in proportion), decision boundaries "
-        "as lines."
+        "Test embeddings as the networks give them, centres as vectors (their lengths in proportion to each other, "
+        "drawn to fill the panel), decision boundaries as lines."
         if about.dim == 2
         else "Test embeddings in the two directions of largest variance: a projection, in which distances are "
         "shortened."
@@ -156,13 +156,14 @@ def embedding_plane(about: Subject) -> Iterator[Depiction]:
 
 
 def biased_plane(about: Subject) -> Iterator[Depiction]:
-    """A softmax without and with bias side by side, where the second stands aside of the comparison."""
+    """A softmax without and with bias side by side, where they are not among the heads that are drawn anyway."""
     plain = about.heads_named("softmax")[:1]
     biased = [head for head in about.aside if about.specs[head].name == "softmax-bias"][:1]
     biased = biased or about.heads_named("softmax-bias")[:1] * (about.imbalanced is not None)
-    if about.dim == 2 and plain and biased:
+    if about.dim == 2 and plain and biased and not {*plain, *biased} <= set(shown_heads(about)):
         yield (
-            f"What a bias does to the boundaries: {plain[0]} and {biased[0]} on classes of equal size. Seed "
+            f"One run of {plain[0]} and one of {biased[0]} on classes of equal size: without a bias all boundaries "
+            "meet at the origin (cross), with one they need not. Seed "
             f"{about.run_of(biased[0]).settings.seed}.",
             draw_planes([plane_panel(about, head) for head in (*plain, *biased)]),
         )

@@ -18,6 +18,7 @@ from arcwise.figures.canvas import (
     room_for_names,
     shown_heads,
     tell_apart,
+    true_minus,
 )
 from arcwise.metrics.identification import centre_cosines, centre_logits, rightly_named
 
@@ -70,7 +71,7 @@ def draw_vectors(axes: Axes, panel: SamplePanel) -> None:
     for c, v in enumerate(w):
         arrow = {"arrowstyle": "-|>", "color": class_colour(c), "linewidth": 1.3, "mutation_scale": 8}
         axes.annotate("", v, (0, 0), arrowprops=arrow)
-    outside = 1.2 * np.maximum(1.0, reach / np.linalg.norm(w, axis=1))  # on a circle beyond the sample's dot
+    outside = 1.27 * np.maximum(1.0, reach / np.linalg.norm(w, axis=1))  # on a circle beyond the sample's dot
     spots, names = w * outside[:, None], tell_apart(panel.names)
     for name, spot in zip(names, room_for_names(spots, names, extent=1.45 * reach, inches=1.3), strict=True):
         if spot is not None:
@@ -88,13 +89,14 @@ def draw_logits(axes: Axes, panel: SamplePanel) -> None:
     places = np.arange(len(panel.logits))
     bars = axes.bar(places, panel.logits, color=[class_colour(c) for c in range(len(places))])
     if len(places) <= 6:
-        axes.bar_label(bars, [f"{v:.0f}" if abs(v) >= 10 else f"{v:.1f}" for v in panel.logits], fontsize=SMALL)
+        words = [true_minus(f"{v:.0f}" if abs(v) >= 10 else f"{v:.1f}") for v in panel.logits]
+        axes.bar_label(bars, words, fontsize=SMALL, padding=2)
     if panel.with_margin is not None:
         axes.bar(panel.y, panel.with_margin, fill=False, hatch="///", edgecolor="black", linewidth=0.8)
-        axes.set_xlabel(f"hatched: what the\nloss is told, {panel.with_margin:.1f}", fontsize=SMALL)
+        axes.set_xlabel(f"hatched: what the\nloss is told, {true_minus(f'{panel.with_margin:.1f}')}", fontsize=SMALL)
     axes.axhline(0, color="0.3", linewidth=0.8)
     axes.set(xticks=places, xticklabels=panel.names)
-    axes.margins(y=0.3)
+    axes.margins(y=0.35)
 
 
 def one_sample(about: Subject) -> Iterator[Depiction]:

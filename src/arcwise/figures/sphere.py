@@ -15,8 +15,11 @@ from arcwise.figures.canvas import (
     class_colour,
     class_legend,
     name_at,
+    paler,
     panels,
     point_look,
+    room_for_names,
+    shorten,
     shown_heads,
 )
 from arcwise.metrics.clusters import class_angles
@@ -59,6 +62,7 @@ class View(NamedTuple):
 
 
 WIDEST = 2.4  # inches of a panel
+EXTENT = 1.3  # of a panel, in radii to each side
 
 
 def draw_spheres(shown: list[SpherePanel], *, view: View | None = None) -> Figure:
@@ -83,24 +87,35 @@ def draw_sphere(axes: Axes, panel: SpherePanel, view: View) -> None:
     draw_globe(axes, view)
     size = point_look(len(seen))["markersize"]
     for c in range(len(found.names)):
-        for side, alpha in ((seen[:, 2] <= 0, 0.12), (seen[:, 2] > 0, 0.6)):
+        far = seen[:, 2] <= 0  # pale however many lie on each other, and below all that is near
+        for side, look in ((far, {"color": paler(class_colour(c), 0.3), "zorder": 1.0}),
+                           (~far, {"color": class_colour(c), "alpha": 0.6, "zorder": 2.0})):  # fmt: skip
             here = seen[(found.labels == c) & side]
-            axes.plot(here[:, 0], here[:, 1], ".", color=class_colour(c), markersize=size, alpha=alpha, rasterized=True,
-                      markeredgewidth=0)  # fmt: skip
+            axes.plot(here[:, 0], here[:, 1], ".", markersize=size, rasterized=True, markeredgewidth=0, **look)
     for c, centre in enumerate(panel.centres):
         draw_cap(axes, view.turned(cap_rim(centre, panel.cap)), class_colour(c))
         tip = view.turned(centre[None])[0]
         near = tip[2] > 0
         axes.plot([0, 1.06 * tip[0]], [0, 1.06 * tip[1]], color=class_colour(c), linewidth=1.2 if near else 0.5,
                   alpha=1.0 if near else 0.3, zorder=3 if near else 1)  # fmt: skip
-        if near:
-            name_at(axes, 1.15 * tip, found.names[c])
+    name_sides(axes, view.turned(panel.centres), found.names)
     frame(axes, panel.title, panel.note)
+
+
+def name_sides(axes: Axes, tips: np.ndarray, names: tuple[str, ...]) -> None:
+    """The names of the classes at their centres, those on the far side pale; near ones choose their places first."""
+    order = np.argsort(-tips[:, 2], kind="stable")
+    short = [shorten(names[c], 16) for c in order]
+    wide = min(WIDEST, PAGE / max(1, len(axes.figure.axes)))
+    places = room_for_names(1.15 * tips[order, :2], short, extent=EXTENT, inches=0.95 * wide)
+    for c, place in zip(order, places, strict=True):
+        if place is not None:
+            name_at(axes, place, names[c], color="0.1" if tips[c, 2] > 0 else "0.6", zorder=6 if tips[c, 2] > 0 else 5)
 
 
 def frame(axes: Axes, title: str, note: str = "") -> None:
     """A bare square around the sphere."""
-    axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", title=title, xticks=[], yticks=[])
+    axes.set(xlim=(-EXTENT, EXTENT), ylim=(-EXTENT, EXTENT), aspect="equal", title=title, xticks=[], yticks=[])
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     axes.set_xlabel(note, fontsize=SMALL)
@@ -149,6 +164,6 @@ def unit_sphere(about: Subject) -> Iterator[Depiction]:
     yield (
         "Directions of the test embeddings on the sphere, with the class means. The caps have half the angle of the "
         "best possible packing: in it they just touch, so where they overlap two classes are too close, and gaps are "
-        f"room left. {about.drawn}.",
+        f"room left. What lies behind is pale. {about.drawn}.",
         draw_spheres(shown),
     )

@@ -47,7 +47,8 @@ def draw_geodesic(axes: Axes, centre: np.ndarray) -> None:
     arc = np.linspace(centre[0], centre[1], 50)
     axes.plot(1.13 * np.cos(arc), 1.13 * np.sin(arc), color="black", linewidth=1.0)
     middle = (centre[0] + centre[1]) / 2
-    axes.text(1.19 * np.cos(middle), 1.19 * np.sin(middle), "geodesic\ndistance", fontsize=7.4, ha="left", va="bottom")
+    above = middle + 0.16  # clear of the boundary, which goes on outwards
+    axes.text(1.19 * np.cos(above), 1.19 * np.sin(above), "geodesic\ndistance", fontsize=7.4, ha="left", va="bottom")
     wedge = np.linspace(middle - 0.2, middle + 0.2, 30)
     axes.fill(np.append(0, np.cos(wedge)), np.append(0, np.sin(wedge)), color="0.85", zorder=0)
     axes.text(

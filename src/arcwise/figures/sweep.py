@@ -41,7 +41,7 @@ class SweepPanel(NamedTuple):
 
 def draw_sweep(shown: list[SweepPanel]) -> Figure:
     """Lines are means, bands reach from the smallest seed to the largest; grey is softmax, which has no s."""
-    with panels(len(shown), high=0.8, most=3) as (figure, axes):
+    with panels(len(shown), high=1.0) as (figure, axes):
         for panel, place in zip(shown, axes, strict=True):
             if panel.level is not None:
                 mean, low, high = panel.level
@@ -70,7 +70,7 @@ def scale_sweep(about: Subject) -> Iterator[Depiction]:
         return
     shown = [
         SweepPanel(
-            textwrap.fill(panel_title(name), 27),
+            textwrap.fill(panel_title(name), 21),
             sweep_lines(about, name),
             softmax_level(about, name),
             name in LOGARITHMIC,
@@ -78,12 +78,26 @@ def scale_sweep(about: Subject) -> Iterator[Depiction]:
         for name in headline_metrics()
         if name in table.values
     ]
-    seeds = max(map(len, table.seeds.values()))
+    lines = {len(line.values) for panel in shown for line in panel.lines}
+    grey = ""
+    if any(panel.level for panel in shown):
+        many = counted_seeds({len(about.table.seeds["softmax"])})
+        grey = f"; grey is softmax, which has no s, from {many}"
     yield (
-        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {seeds} seeds, bands from the "
-        "smallest to the largest; grey is softmax.",
+        f"Over the scale s, one line per margin m (m = 0 is NormFace): mean of {counted_seeds(lines)}, bands from the "
+        f"smallest to the largest{grey}.",
         draw_sweep(shown),
     )
+
+
+def counted_seeds(counts: set[int]) -> str:
+    """How many seeds means are of.
+
+    >>> counted_seeds({3}), counted_seeds({2, 3}), counted_seeds({1})
+    ('3 seeds', '2 to 3 seeds', '1 seed')
+    """
+    few, many = min(counts), max(counts)
+    return f"{few} seed{'s' * (few != 1)}" if few == many else f"{few} to {many} seeds"
 
 
 def sweep_lines(about: Subject, name: str) -> list[Line]:

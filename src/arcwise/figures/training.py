@@ -51,17 +51,17 @@ def draw_curves(shown: list[CurvePanel], *, most: int = 4, high: float = 0.85) -
                 place.axhline(value, color="0.35", linewidth=0.7, linestyle="--")
                 place.annotate(
                     words,
-                    (0.01, value),  # curves begin low and end among the lines
+                    (1.02, value),  # beside the panel, where no curve is
                     xycoords=("axes fraction", "data"),
                     ha="left",
-                    va="top" if i == 0 and len(panel.lines) > 1 else "bottom",  # two lines may be close: away from both
+                    va="center" if len(panel.lines) == 1 else "bottom" if i else "top",  # two may be close
                     fontsize=SMALL,
                     color="0.25",
                 )
             if panel.logarithmic and any(worth_drawing(curve.values).any() for curve in panel.curves):
                 place.set_yscale("log")
-                if panel.lines:  # room for what is written above the highest
-                    place.set_ylim(top=max(place.get_ylim()[1], 6.0 * max(value for value, _ in panel.lines)))
+                if panel.lines:  # all of them are seen
+                    place.set_ylim(top=max(place.get_ylim()[1], 1.5 * max(value for value, _ in panel.lines)))
                 plain_logarithm(place.yaxis)
             place.set(title=panel.title, xlabel="epoch", ylabel=panel.unit)
             place.xaxis.get_major_locator().set_params(integer=True)
@@ -91,10 +91,13 @@ def training_curves(about: Subject) -> Iterator[Depiction]:
         curves = [curve for curve in every if curve is not None]
         if curves:
             shown.append(CurvePanel(title, curves, logarithmic=logarithmic))
+    apart = ""
+    if len(heads) > 1 and shown and shown[0].title == "loss":
+        apart = " Each head's loss is another function, so that only its course can be compared, not its height."
     if shown:
         yield (
             f"Loss, accuracy and angles to the centres on the {about.watched} images over the epochs: lines are means "
-            "over the seeds, bands reach from the smallest to the largest."
+            f"over the seeds, bands reach from the smallest to the largest.{apart}"
             + (f" Shown are {len(heads)} of {len(about.heads)} heads." if len(heads) < len(about.heads) else ""),
             draw_curves(shown),
         )
