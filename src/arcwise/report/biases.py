@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from arcwise.figures.bias import bias_slope
 from arcwise.metrics.spread import student
 from arcwise.records import Run
 from arcwise.report import conclusions
@@ -57,7 +58,8 @@ def slope_over_log(counts: np.ndarray, bias: np.ndarray) -> tuple[float, float, 
     x, y = x - x.mean(), bias - bias.mean()
     if len(np.unique(counts)) < 3:
         return None
-    slope = float(x @ y / (x @ x))
+    slope = bias_slope(counts, bias)
+    assert slope is not None, "there are several sizes"
     left = y - slope * x
     half = student(len(x) - 2) * math.sqrt(float(left @ left) / (len(x) - 2) / float(x @ x))
     return slope, slope - half, slope + half

@@ -152,10 +152,15 @@ def film_words(part: str, heads: list[str], track: Track, *, seed: int, tested: 
     """What a film shows, and which images its numbers are of, beside those of the tables."""
     kind, kept = {"train": "training"}.get(part, part), len(track.snapshots[0].x)
     others = "" if part == "test" and kept == tested else f"; the tables' are of all {tested:,} test images"
+    rays = (
+        "Rays are the centres, their lengths in proportion, drawn to fill the panel."
+        if track.snapshots[0].dim == 2
+        else "Rays are the directions of the centres; what lies behind is pale."
+    )
     return (
         f"Embeddings of {kind} images over the epochs, {' beside '.join(heads)}, seed {seed}. Accuracy and Dunn index "
-        f"are of the {kept:,} {kind} images that every epoch keeps{others}. Samples move in straight lines between "
-        "epochs."
+        f"are of the {kept:,} {kind} images that every epoch keeps{others}. {rays} Samples move in straight lines "
+        "between epochs."
     )
 
 
