@@ -293,7 +293,7 @@ def no_source(text: str) -> ArcwiseError:
         if not Path(text).exists():
             return ArcwiseError(f"{text!r} is no source, and there is no such folder; one of yours is folder:PATH.")
         return ArcwiseError(f"{text!r} is no source. A folder of your own is written {shlex.quote('folder:' + text)}")
-    return unknown("source", text, SOURCES)
+    return ArcwiseError(f"{unknown('source', text, SOURCES)} There is no folder called so here either.")
 
 
 def divide(raw: Raw, kept: str, config: DataConfig) -> Splits:

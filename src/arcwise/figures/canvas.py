@@ -274,10 +274,17 @@ def shorten(name: str, most: int = 16) -> str:
 def tell_apart(names: Sequence[str], most: int = 16) -> list[str]:
     """Names of at most so many letters; where all are long and begin with the same words, without these.
 
+    Of folders in folders the last alone, where no two are called so.
+
     >>> tell_apart(["species number 1", "species number 12"], 10)
     ['…1', '…12']
+    >>> tell_apart(["copepods/acartia", "jellies/aurelia"], 10)
+    ['acartia', 'aurelia']
     """
     names, start = [drawable(name) for name in names], 0
+    last = [name.rsplit("/", 1)[-1] for name in names]
+    if max(map(len, names), default=0) > most and len(set(last)) == len(set(names)):
+        names = last
     if len(names) > 1 and max(map(len, names)) > most:
         same = next((i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1), None)
         same = min(map(len, names)) if same is None else same

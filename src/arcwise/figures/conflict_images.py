@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from arcwise.figures.canvas import OTHER_FRAME, OWN_FRAME, Depiction, pixels_of, shorten, shown_heads
+from arcwise.figures.canvas import OTHER_FRAME, OWN_FRAME, Depiction, pixels_of, shown_heads, tell_apart
 from arcwise.figures.pictures import Picture, draw_pictures
 from arcwise.metrics.conflicts import conflicts
 from arcwise.metrics.identification import rightly_named
@@ -21,7 +21,7 @@ SIDE = 0.62  # inches of an image
 
 def class_of(found: Embeddings, row: int) -> str:
     """The name of a row's class, short enough to stand below its image of SIDE inches."""
-    return shorten(found.names[int(found.labels[row])], 10)
+    return tell_apart(found.names, 10)[int(found.labels[row])]
 
 
 def degrees_apart(distance: float) -> float:

@@ -19,8 +19,8 @@ from arcwise.figures.canvas import (
     panels,
     point_look,
     room_for_names,
-    shorten,
     shown_heads,
+    tell_apart,
 )
 from arcwise.metrics.clusters import class_angles
 from arcwise.metrics.identification import mean_centres
@@ -105,7 +105,8 @@ def draw_sphere(axes: Axes, panel: SpherePanel, view: View) -> None:
 def name_sides(axes: Axes, tips: np.ndarray, names: tuple[str, ...]) -> None:
     """The names of the classes at their centres, those on the far side pale; near ones choose their places first."""
     order = np.argsort(-tips[:, 2], kind="stable")
-    short = [shorten(names[c], 16) for c in order]
+    every = tell_apart(names)
+    short = [every[c] for c in order]
     wide = min(WIDEST, PAGE / max(1, len(axes.figure.axes)))
     places = room_for_names(1.15 * tips[order, :2], short, extent=EXTENT, inches=0.95 * wide)
     for c, place in zip(order, places, strict=True):

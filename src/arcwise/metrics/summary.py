@@ -266,7 +266,8 @@ METRICS: dict[str, Metric] = {
     **{f"margin-kept-{m:g}": margin_metric(m) for m in MARGINS_KEPT},
     "angle-own": Metric(
         "mean angle to the own class mean", "°", "lower", "closed", lambda e: e.angles.own, headline=True,
-        note=f"in classes below {FEW_MEMBERS} members to the mean of the others: a sample pulls its own mean",
+        note="to the mean of the images that are measured, not to the learned centre w, to which training tells the "
+        f"angle; in classes below {FEW_MEMBERS} members to the mean of the others: a sample pulls its own mean",
     ),
     "angle-closest": Metric(
         "smallest angle between class means", "°", "higher", "closed", lambda e: e.angles.closest, headline=True

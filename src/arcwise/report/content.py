@@ -159,7 +159,7 @@ def first_page(about: Subject, picture: list[Block]) -> list[Block]:
     table, head = about.table, about.champion
     judged = conclusions.first_metrics(table)
     return [
-        Paragraph(question(about)),
+        Paragraph(" ".join([question(about), *heads_in_words(about)])),
         Answer(" ".join(conclusions.answer(table, head, judged))),
         *picture[1:],  # the sentence below names it
         Paragraph(" ".join([basis(about), *seen_before(about)])),
@@ -179,6 +179,23 @@ def question(about: Subject) -> str:
         return f"{margin_question(about)} {about.champion} beside {others}, trained alike on {what}."
     which = listed(heads) if len(heads) <= conclusions.ROOM else f"{len(heads)} heads"
     return f"Which of {which} is best on {what}, and by how much?"
+
+
+HEADS_IN_WORDS = {
+    "softmax": "softmax scores a class by the dot product of the embedding with the class's centre",
+    "softmax-bias": "softmax + bias adds a number of the class's own to it",
+    "normface": "NormFace scores a class by the cosine between embedding and centre, times a scale s",
+    "cosface": "CosFace scores a class by the cosine between embedding and centre, less m for the own one in training",
+    "arcface": "ArcFace scores a class by the cosine of the angle between embedding and centre, and in training adds m "
+    "to the own angle, so that the own class must win by m",
+}  # fmt: skip
+
+
+def heads_in_words(about: Subject) -> list[str]:
+    """What the best known heads do, in a sentence, where there are several."""
+    there = {spec.name for spec in about.specs.values()}
+    said = [words for name, words in HEADS_IN_WORDS.items() if name in there]
+    return [f"{conclusions.capital('; '.join(said))}."] if len(said) > 1 else []
 
 
 def margin_question(about: Subject) -> str:
