@@ -97,6 +97,11 @@ def test_tags_are_of_identities_and_may_come_later(people):
     assert people.identify(photos(2, 1)[0]).name == "bob" and [one.templates for one in people.list()] == [3, 3, 1]
 
 
+def test_nobody_is_called_as_strangers_are(people):
+    with pytest.raises(ArcwiseError, match="nobody can be called 'unknown'"):
+        people.add(" Unknown ", photos(1, 1))
+
+
 def test_a_name_is_spelt_one_way(people):
     composed, apart = "Jos\u00e9", "Jose\u0301"
     people.add(f"  {apart}\n", photos(5, 1))

@@ -174,6 +174,10 @@ def raises(group, what):
             torch.autograd.grad(head(x, y[mine]), x, create_graph=True)
         elif what == "second derivative of each":
             torch.autograd.grad(head(x, y[mine], reduction="none").sum(), x, create_graph=True)
+        elif what == "second derivative by prototypes":
+            torch.autograd.grad(head(x.detach(), y[mine]), head.weight, create_graph=True)
+        elif what == "nobody has samples, each":
+            return f"empty: {tuple(head(x[:0], y[mine][:0], reduction='none').shape)}"
         elif what == "nobody has samples":
             head(x[:0], y[mine][:0])
     except arcwise.errors.ArcwiseError as error:

@@ -173,7 +173,9 @@ def test_a_network_of_ones_own_gets_the_gradient_of_the_mean(kind, team):
     [
         ("second derivative", "create_graph"),
         ("second derivative of each", "create_graph"),
+        ("second derivative by prototypes", "create_graph"),
         ("nobody has samples", "empty"),
+        ("nobody has samples, each", "empty: (0,)"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_all(what, words, team):

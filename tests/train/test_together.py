@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import arcwise
 from arcwise.cli import code_of
 from arcwise.config import override
 from arcwise.errors import AlreadyTold, ArcwiseError
+from arcwise.launcher import process_count
 from arcwise.recipes import recipe
 from arcwise.records import Run
 from arcwise.train import pulse, train
@@ -185,22 +187,56 @@ def test_those_who_have_all_come_know_each_other():
     assert [one.result() for one in asked] == [[pulse.itself()] * 2] * 2
 
 
-@pytest.mark.parametrize("missing", ["RANK", "MASTER_PORT"])
-def test_a_launcher_that_says_only_half_is_told_what_is_missing(missing, monkeypatch, tmp_path):
-    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1")):
+def launched_as(monkeypatch, **more):
+    """The environment that a launcher sets for one of two processes."""
+    said = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", **more}
+    monkeypatch.setattr(pulse, "LATE", 1.0)
+    for name, value in said.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv(missing)
-    with pytest.raises(ArcwiseError, match=f"{missing} not: start them with torchrun"):
-        train("digits-2d", tmp_path / "run", device="cpu")
-    assert not (tmp_path / "run").exists() and not dist.is_initialized()
 
 
-def test_a_meeting_place_that_cannot_be_reached_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(pulse, "LATE", 0.5)
-    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1")):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ArcwiseError, match=r"process 1 could not reach 127\.0\.0\.1, port 1 "):
-        train("digits-2d", tmp_path / "run", settings=["train.silence=1"], device="cpu")
+def refusal_of(out):
+    """The words in which training is refused; nothing is begun."""
+    with pytest.raises(ArcwiseError) as refused:
+        train("digits-2d", out, settings=["train.silence=1"], device="cpu")
+    assert not out.exists() and not dist.is_initialized()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("RANK", "", "RANK not: start them with torchrun"), ("MASTER_PORT", "", "MASTER_PORT not: start them with"),
+        ("RANK", "abc", "RANK is a whole number from 0 to 1, and here it is 'abc'"),
+        ("RANK", "9", "RANK is a whole number from 0 to 1"), ("RANK", "-1", "RANK is a whole number from 0 to 1"),
+        ("WORLD_SIZE", "abc", "WORLD_SIZE is a whole number from 1"),
+        ("MASTER_PORT", "99999", "MASTER_PORT is a whole number from 1 to 65,535"),
+        ("MASTER_PORT", "x", "MASTER_PORT is a whole number"),
+    ],
+)  # fmt: skip
+def test_a_launcher_that_says_what_cannot_be_is_told_so(name, value, words, monkeypatch, tmp_path):
+    launched_as(monkeypatch, **{name: value})
+    assert words in refusal_of(tmp_path / "run")
+
+
+def test_no_count_of_processes_is_one_process(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "")
+    assert process_count() == 1
+
+
+def test_a_meeting_place_where_nobody_is_or_nobody_answers_is_named(monkeypatch, tmp_path):
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        for port in (1, deaf.getsockname()[1]):
+            launched_as(monkeypatch, MASTER_PORT=str(port))
+            began = time.monotonic()
+            assert f"process 1 did not find the other processes at 127.0.0.1, port {port} " in refusal_of(
+                tmp_path / "run"
+            )
+            assert time.monotonic() - began < 15  # three times the silence, and what a busy machine adds
+        launched_as(monkeypatch, RANK="0", MASTER_PORT=str(port))
+        assert f"cannot open port {port} (MASTER_PORT): another program has it" in refusal_of(tmp_path / "run")
 
 
 def test_a_linear_head_and_batch_norms_train_together(tmp_path):

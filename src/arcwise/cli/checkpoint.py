@@ -49,7 +49,8 @@ def inspect_command(checkpoint: Path, /, *, json_: bool = False) -> None:
         print(f"\nNext: {run.resume_command}")
     bad = sum(bool(one.problem) for one in found)
     if bad == len(found):
-        begins = "." if run is None else ": --resume calls it .damaged, and, said again, begins at the first step."
+        whole = run is not None and len(found) == len(checkpoints_at(run.path))
+        begins = ": --resume calls it .damaged, and, said again, begins at the first step." if whole else "."
         raise ArcwiseError(f"there is no checkpoint here that can be read{begins}")
     if bad:
         raise ArcwiseError(f"{bad} of {len(found)} cannot be read: training goes on from the newest that can.")

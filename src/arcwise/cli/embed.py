@@ -119,6 +119,8 @@ def work_for(
     from arcwise.data.sources import SOURCES, load, load_whole
     from arcwise.embed import depth_of, folder_work, listed_work, work_of
 
+    if not what.strip():
+        raise ArcwiseError("images are named by a folder or a source, and an empty name is neither.")
     name = split_filter(what)[0].partition(":")[0]
     path = Path(what)
     if part != "all" and name not in SOURCES and (path.exists() or path.suffix):

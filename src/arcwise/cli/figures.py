@@ -19,7 +19,7 @@ WHY_NOT = {
     "dunn-epochs": "it needs snapshots (--set train.snapshots=true)",
     "training": "it needs a journal with at least two evaluations",
     "sweep": "it needs a comparison of nine heads or more, NormFace and ArcFace over s and m",
-    "bias": "it needs a run of softmax-bias on classes of unequal size (--set data.imbalance=20)",
+    "bias": "it needs a run of softmax-bias on classes of unequal size (--set data.imbalance=20) beside runs without",
     "conflicts": "it needs the images, and a sample that lies nearer to another class",
     "confusion": "it needs at most a thousand classes",
 }

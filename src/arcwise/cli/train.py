@@ -16,6 +16,7 @@ from arcwise.cli.advise import Whole
 from arcwise.cli.progress import TrainDisplay, degrees
 from arcwise.config import Config, override
 from arcwise.errors import ArcwiseError, Interrupted
+from arcwise.launcher import process_count
 from arcwise.recipes import recipe as recipe_config
 from arcwise.records import Run
 
@@ -70,7 +71,7 @@ def train_command(
         refuse_model_settings(set_ or [])
     config = replace(config, seed=seed, init=str(init.resolve()) if init else config.init)
     folder = out or Path("runs") / f"{recipe}-{config.head.kind}-{seed}"
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # that a process is gone is said in words of our own
+    if process_count() > 1:  # that a process is gone is said in words of our own
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from arcwise.train import train
 

@@ -262,7 +262,7 @@ class GatherBatch(torch.autograd.Function):
         ctx.sender, d = sender, unit.shape[1]
         sent = torch.cat([unit, norm[:, None], y[:, None].contiguous().view(unit.dtype)], 1)
         every = sender.shard.gathered(sent, sender.shares)
-        labels = every[:, d + 1 :].contiguous().view(y.dtype).squeeze(1)
+        labels = every[:, d + 1 :].clone(memory_format=torch.contiguous_format).view(y.dtype).squeeze(1)
         return every[:, :d].contiguous(), every[:, d].contiguous(), labels
 
     @staticmethod
@@ -310,6 +310,7 @@ class Joined(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_lse, d_cos, _):  # pyright: ignore[reportIncompatibleMethodOverride]
+        refuse_second_derivative()
         (share,) = ctx.saved_tensors
         return d_lse * share, d_cos, None, None
 

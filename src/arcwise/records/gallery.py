@@ -162,7 +162,9 @@ def refuse_name(name: str) -> str:
     """A name of a person, or why it is none: in composed letters, with single spaces, so that it is spelt one way."""
     plain = unicodedata.normalize("NFC", " ".join(name.split())) if isinstance(name, str) else ""
     if not plain or len(plain) > 500 or (not plain.replace("\u200d", "").isprintable() and not has_surrogates(plain)):
-        raise ArcwiseError(f"a name is text of 1 to 500 letters, got {name!r}.")
+        raise ArcwiseError(f"a name is text of 1 to 500 letters that can be printed, got {name!r}.")
+    if plain.casefold() == "unknown":
+        raise ArcwiseError("nobody can be called 'unknown': that is the answer for who is not enrolled.")
     return as_unicode(plain)
 
 

@@ -219,9 +219,18 @@ def in_words(text: str) -> list[dict[str, Any]]:
     pieces = [piece for piece in re.split(r"(`[^`]+`)", sound(text)) if piece]
     code = [len(piece) > 2 and piece[0] == piece[-1] == "`" for piece in pieces]
     return [
-        {"text": piece[1:-1] if is_code else unbroken(piece), "code": is_code}
+        {"text": piece[1:-1] if is_code else breakable(unbroken(piece)), "code": is_code}
         for piece, is_code in zip(pieces, code, strict=True)
     ]
+
+
+def breakable(text: str) -> str:
+    """Words of more letters than a column is wide may break at every twentieth: names of classes have any length.
+
+    >>> breakable("short"), breakable("L" * 45).count("\u200b")
+    ('short', 2)
+    """
+    return re.sub(r"\S{40,}", lambda word: "\u200b".join(re.findall(r".{1,20}", word[0])), text)
 
 
 def sound(text: str) -> str:

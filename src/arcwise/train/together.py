@@ -6,6 +6,9 @@ import contextlib
 import datetime
 import inspect
 import os
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -17,6 +20,7 @@ from torch import Tensor, nn
 from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from arcwise.errors import AlreadyTold, ArcwiseError
+from arcwise.launcher import launched_number, process_count, rank_and_count
 from arcwise.train.pulse import AGAIN, Pulse, itself, meet, patience, watched_over
 
 WorkResult = TypeVar("WorkResult")
@@ -187,7 +191,7 @@ ALONE = Together()
 
 def launched() -> bool:
     """Whether torchrun, or another launcher in its way, has started this process beside others."""
-    return dist.is_available() and (dist.is_initialized() or int(os.environ.get("WORLD_SIZE", "1")) > 1)
+    return dist.is_available() and (dist.is_initialized() or process_count() > 1)
 
 
 def own_device(name: str) -> str:
@@ -204,27 +208,46 @@ def meeting_place(rank: int, silence: float) -> Store:
     reads the addresses of those that are gone. Elsewhere the first process keeps it.
     """
     kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    place, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    wait = datetime.timedelta(seconds=patience(silence))
-    try:
-        store = TCPStore(place, int(port), is_master=rank == 0 and not kept, timeout=wait, wait_for_workers=False)
-    except (dist.DistError, ValueError):
+    host, port = os.environ["MASTER_ADDR"], launched_number("MASTER_PORT", 1, 65535)
+    keeps, until = rank == 0 and not kept, time.monotonic() + patience(silence)
+    there = keeps or answers(host, port, until)
+    found = store_kept_at(host, port, keeps, until) if there else None
+    if found is None and keeps:
         raise ArcwiseError(
-            f"process {rank} could not reach {place}, port {port} (MASTER_ADDR and MASTER_PORT), where this training's "
-            f"processes meet, within {patience(silence):g} s. {AGAIN}"
-        ) from None
-    return PrefixStore(f"arcwise/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-
-
-def rank_and_count() -> tuple[int, int]:
-    """Which of how many processes this is, as the launcher says."""
-    missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
-    if missing:
-        raise ArcwiseError(
-            f"WORLD_SIZE says that this is one of several processes, and {', '.join(missing)} not: start them with "
-            "torchrun, or unset WORLD_SIZE to train in one."
+            f"process 0 keeps the place where this training's processes meet, and cannot open port {port} "
+            "(MASTER_PORT): another program has it, or another process is 0 too. Choose another port, or let torchrun "
+            "choose one with --standalone."
         )
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if found is None:
+        raise ArcwiseError(
+            f"process {rank} did not find the other processes at {host}, port {port} (MASTER_ADDR and MASTER_PORT), "
+            f"within {patience(silence):g} s: process 0 has not come, or another program has this port. {AGAIN}"
+        )
+    return PrefixStore(f"arcwise/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", found)
+
+
+def answers(host: str, port: int, until: float) -> bool:
+    """Whether anybody takes a connection there in time: who keeps the place may come later."""
+    while (left := until - time.monotonic()) > 0:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=min(left, 5.0)):
+            return True
+        time.sleep(min(left, 0.2))
+    return False
+
+
+def store_kept_at(host: str, port: int, keeps: bool, until: float) -> Store | None:
+    """The store there, or None; in a thread, for torch waits without end for a program that never answers."""
+    made: list[Store] = []
+
+    def make() -> None:
+        wait = datetime.timedelta(seconds=max(1.0, until - time.monotonic()))
+        with contextlib.suppress(dist.DistError, ValueError):
+            made.append(TCPStore(host, port, is_master=keeps, timeout=wait, wait_for_workers=False))
+
+    thread = threading.Thread(target=make, daemon=True, name="meeting")
+    thread.start()
+    thread.join(max(1.0, until - time.monotonic()))
+    return made[0] if made else None
 
 
 @contextlib.contextmanager
