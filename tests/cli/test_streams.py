@@ -98,7 +98,10 @@ def test_a_comparisons_panel_and_table_show_names_as_they_are(capsys):
 @pytest.mark.parametrize("again", [False, True])
 def test_ctrl_c_ends_a_command_quietly_from_the_first_moment_on(wait, again, tmp_path):
     words = [*PYTHON, "train", "digits-2d", "--out", str(tmp_path / "run"), "--set", "train.epochs=500"]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore Ctrl-C
+    )  # fmt: skip
     time.sleep(wait)
     child.send_signal(signal.SIGINT)
     if again:

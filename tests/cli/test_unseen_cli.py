@@ -860,7 +860,7 @@ def test_folds_that_share_people_are_told_and_few_people_mark_a_rate(tmp_path):
         table = PairTable.load(tmp_path / "pairs.csv")
     assert table.identities == 4  # a, b, c, and a/3, of whom nothing is said
     scores = score_pairs(np.linspace(0, 1, 4000), np.arange(4000) % 2 == 0)
-    assert "4 identities" in pair_numbers(scores, None, table.identities)[2]["pairs-tar-0.1"]
+    assert "4 classes" in pair_numbers(scores, None, table.identities)[2]["pairs-tar-0.1"]
 
 
 @pytest.mark.parametrize(("factor", "says"), [
