@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from arcwise.cli import code_of
+from arcwise.cli import code_of, tell_unraisable
 from arcwise.cli.streams import Harmless, harmless, raw_stream
 
 PYTHON = [sys.executable, "-m", "arcwise"]
@@ -92,6 +92,27 @@ def test_a_comparisons_panel_and_table_show_names_as_they_are(capsys):
     print_table(Table(heads=[head], seeds={head: [0]}, values={"accuracy": {head: [0.5]}}, seconds={head: [1.0]}))
     said = drawn.getvalue() + capsys.readouterr().out
     assert all(f"{word} [/b] [red]\\x1b[2J" in said for word in ("one", "decoding", "two")) and "\x1b" not in said
+
+
+def test_ctrl_c_where_nothing_can_be_raised_is_no_traceback(capsys):
+    class Interrupted:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    class Broken:
+        def __del__(self):
+            raise ValueError("told")
+
+    before = sys.unraisablehook
+    try:
+        assert code_of(["recipes"]) == 0
+        Interrupted()
+        assert "Traceback" not in capsys.readouterr().err
+        sys.unraisablehook = tell_unraisable
+        Broken()
+        assert "ValueError: told" in capsys.readouterr().err
+    finally:
+        sys.unraisablehook = before
 
 
 @pytest.mark.parametrize("wait", [0.15, 0.25, 0.4, 0.7])

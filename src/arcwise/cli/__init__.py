@@ -70,6 +70,7 @@ def code_of(tokens: list[str] | None = None) -> int:
     know_verbs()
     before = sys.stdout, sys.stderr, warnings.showwarning
     guard_streams()
+    sys.unraisablehook = tell_unraisable
     try:
         app(tokens, exit_on_error=False, print_error=False, console=console())
         sys.stdout.flush()
@@ -99,6 +100,12 @@ def code_of(tokens: list[str] | None = None) -> int:
     finally:
         sys.stdout, sys.stderr, warnings.showwarning = before
     return 0
+
+
+def tell_unraisable(found: sys.UnraisableHookArgs) -> None:
+    """An error where nothing can be raised, as Python tells it; a Ctrl-C that falls there is no error."""
+    if not issubclass(found.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 def verb_words(tokens: list[str]) -> str:
