@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,11 +105,11 @@ def test_ctrl_c_where_nothing_can_be_raised_is_no_traceback(capsys):
             raise ValueError("told")
 
     before = sys.unraisablehook
+    assert code_of(["recipes"]) == 0 and sys.unraisablehook is before
+    sys.unraisablehook = partial(tell_unraisable, sys.__unraisablehook__)
     try:
-        assert code_of(["recipes"]) == 0
         Interrupted()
         assert "Traceback" not in capsys.readouterr().err
-        sys.unraisablehook = tell_unraisable
         Broken()
         assert "ValueError: told" in capsys.readouterr().err
     finally:

@@ -7,6 +7,8 @@ import os
 import shlex
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -68,9 +70,9 @@ def code_of(tokens: list[str] | None = None) -> int:
     """The exit code of one command line, the one that was typed if none is given; messages go to stderr."""
     tokens = sys.argv[1:] if tokens is None else tokens
     know_verbs()
-    before = sys.stdout, sys.stderr, warnings.showwarning
+    before, hook = (sys.stdout, sys.stderr, warnings.showwarning), sys.unraisablehook
     guard_streams()
-    sys.unraisablehook = tell_unraisable
+    sys.unraisablehook = partial(tell_unraisable, hook)
     try:
         app(tokens, exit_on_error=False, print_error=False, console=console())
         sys.stdout.flush()
@@ -99,13 +101,14 @@ def code_of(tokens: list[str] | None = None) -> int:
         return 130
     finally:
         sys.stdout, sys.stderr, warnings.showwarning = before
+        sys.unraisablehook = hook
     return 0
 
 
-def tell_unraisable(found: sys.UnraisableHookArgs) -> None:
-    """An error where nothing can be raised, as Python tells it; a Ctrl-C that falls there is no error."""
+def tell_unraisable(hook: Callable[[sys.UnraisableHookArgs], object], found: sys.UnraisableHookArgs) -> None:
+    """An error where nothing can be raised, as the hook tells it; a Ctrl-C that falls there is no error."""
     if not issubclass(found.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(found)
+        hook(found)
 
 
 def verb_words(tokens: list[str]) -> str:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from arcwise.data.folder import counted
 from arcwise.figures.bias import bias_slope
 from arcwise.metrics.spread import student
 from arcwise.records import Run
 from arcwise.report import conclusions
 from arcwise.report.blocks import Block, Heading, Paragraph
-from arcwise.report.words import count_of, range_words
+from arcwise.report.words import range_words
 from arcwise.study.subject import Subject
 
 
@@ -93,7 +94,7 @@ def equal_sentence(found: Biases) -> str:
     sizes = f" (training images of a class: {range_words(found.counts)})" if found.counts is not None else ""
     apart = float(found.values.std(axis=1, ddof=1).mean()) if c > 1 else 0.0
     said = (
-        f"In the {count_of(runs, 'run')} of {found.head} on its {c:,} classes{sizes}, biases lie between "
+        f"In the {counted(runs, 'run')} of {found.head} on its {c:,} classes{sizes}, biases lie between "
         f"{conclusions.signed(float(found.values.min()))} and {conclusions.signed(float(found.values.max()))}; within "
         f"a run they differ by a standard deviation of {apart:.2f}" + (" on the average." if runs > 1 else ".")
     )

@@ -14,6 +14,7 @@ from arcwise.metrics.summary import (
     metrics_in,
     number_text,
 )
+from arcwise.report.words import listed
 from arcwise.study.table import Table
 
 # The numbers of page one: as many as have room, of those that the runs have.
@@ -134,8 +135,7 @@ def listed_words(words: list[str]) -> str:
     >>> listed_words(["a", "b", "c"])
     'a, b and c'
     """
-    sign = "; " if any("," in word for word in words) else ", "
-    return words[0] if len(words) == 1 else f"{sign.join(words[:-1])} and {words[-1]}"
+    return listed(words, "; " if any("," in word for word in words) else ", ")
 
 
 def short_words(name: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from arcwise.config import Config, DataConfig, override
+from arcwise.data.folder import counted
 from arcwise.errors import name_list
 from arcwise.figures import FIGURES
 from arcwise.figures.canvas import SIDE_BY_SIDE, shown_heads
@@ -51,7 +52,7 @@ from arcwise.report.blocks import (
     number_blocks,
 )
 from arcwise.report.scales import sweep
-from arcwise.report.words import count_of, listed, range_words
+from arcwise.report.words import listed, range_words
 from arcwise.study.subject import Subject
 from arcwise.study.table import Table
 
@@ -210,7 +211,7 @@ def margin_question(about: Subject) -> str:
 
 def classes_words(about: Subject) -> str:
     """How many classes were trained on."""
-    return count_of(len(about.embeddings(about.heads[0]).names), "class", "classes")
+    return counted(len(about.embeddings(about.heads[0]).names), "class", "classes")
 
 
 def source_words(data: DataConfig) -> str:
@@ -224,7 +225,7 @@ def basis(about: Subject) -> str:
     counts = {head: len(found) for head, found in table.seeds.items()}
     every = set(counts.values())
     seeds = (
-        f"{count_of(every.pop(), 'seed')}{' of each head' if len(counts) > 1 else ''}"
+        f"{counted(every.pop(), 'seed')}{' of each head' if len(counts) > 1 else ''}"
         if len(every) == 1
         else "seeds: " + ", ".join(f"{head} {count}" for head, count in counts.items())
     )
@@ -239,7 +240,7 @@ def basis(about: Subject) -> str:
     if config.data.unseen:
         unseen = about.embeddings(about.heads[0], "unseen")
         parts.append(
-            f"{len(unseen):,} of {count_of(len(unseen.names), 'class', 'classes')} that took no part in training"
+            f"{len(unseen):,} of {counted(len(unseen.names), 'class', 'classes')} that took no part in training"
         )
     same = " For a given seed every head begins with the same network and meets the images in the same order."
     picture = "sphere" if about.dim == 3 else "embeddings"
@@ -323,7 +324,7 @@ def image_facts(about: Subject) -> list[Block]:
     counts = train.counts
     height, width, channels = train.shape
     rows = [["source", data.source], ["classes", f"{train.classes:,}: {name_list(train.names)}"]]
-    rows += [[part, count_of(len(images), "image")] for part, images in about.splits.parts.items()]
+    rows += [[part, counted(len(images), "image")] for part, images in about.splits.parts.items()]
     rows.append(["training images of a class", range_words(counts)])
     looks = f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"
     framing = about.splits.framing
@@ -337,7 +338,7 @@ def image_facts(about: Subject) -> list[Block]:
     if data.unseen:
         rows.append(["kept unseen", f"{data.unseen}: {name_list(about.splits.part('unseen').names)}"])
     if about.splits.broken:
-        rows.append(["left out, for they cannot be read", count_of(len(about.splits.broken), "image")])
+        rows.append(["left out, for they cannot be read", counted(len(about.splits.broken), "image")])
     notes = [Paragraph(f"Beside them: {note}") for note in about.splits.notes]
     table = TableRows(["", ""], rows, "The images.", name="images")
     return [Lead("[[images]] says what the images are."), table, *notes]
@@ -450,7 +451,7 @@ def setup(about: Subject) -> list[Block]:
     facts = [
         [
             "training",
-            f"{count_of(metrics['epochs'], 'epoch')}, {count_of(metrics['steps'], 'step')} of "
+            f"{counted(metrics['epochs'], 'epoch')}, {counted(metrics['steps'], 'step')} of "
             f"{metrics['images'] // max(metrics['steps'], 1)} images",
         ],
         ["changes to images", listed(changes) if (changes := image_changes(config.data)) else "none"],
@@ -464,7 +465,7 @@ def setup(about: Subject) -> list[Block]:
         ["device", f"{metrics['device']}, {seconds_text(about.table)} of training per run"],
     ]
     if config.init:
-        rest = f", whose backbone rested for {count_of(train.frozen_epochs, 'epoch')}" if train.frozen_epochs else ""
+        rest = f", whose backbone rested for {counted(train.frozen_epochs, 'epoch')}" if train.frozen_epochs else ""
         facts.insert(0, ["began with", f"the model {config.init}{rest}"])
     left = f"Left out of this report: {'; '.join(note.rstrip('.') for note in about.notes)}."
     return [
@@ -545,7 +546,7 @@ def seeds_words(table: Table) -> str:
     if max(counts.values()) == 1:
         return "One seed."
     every = set(counts.values())
-    told = count_of(every.pop(), "seed") if len(every) == 1 else ", ".join(f"{h}: {n}" for h, n in counts.items())
+    told = counted(every.pop(), "seed") if len(every) == 1 else ", ".join(f"{h}: {n}" for h, n in counts.items())
     return f"Mean ± standard deviation over seeds ({told})."
 
 
@@ -792,7 +793,7 @@ def runs_words(about: Subject) -> str:
     """How many runs the report rests on."""
     counts = {words: sum(map(len, many.values())) for words, many in run_groups(about).items()}
     rest = [f"{n}{words}" for words, n in counts.items() if words]
-    return count_of(counts[""], "run") + (f", with {listed(rest)}" if rest else "")
+    return counted(counts[""], "run") + (f", with {listed(rest)}" if rest else "")
 
 
 def repeat(about: Subject) -> list[Block]:

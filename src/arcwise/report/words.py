@@ -1,26 +1,17 @@
-"""Words that every part of a report uses: counts and lists."""
+"""Words that every part of a report uses: lists and ranges."""
 
 from __future__ import annotations
 
 import numpy as np
 
 
-def listed(names: list[str]) -> str:
-    """Names in a row.
+def listed(names: list[str], sign: str = ", ") -> str:
+    """Names in a row, parted by a sign.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'
     """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def count_of(n: int, word: str, many: str = "") -> str:
-    """A number of things.
-
-    >>> count_of(1, "head"), count_of(3, "head"), count_of(2, "class", "classes")
-    ('1 head', '3 heads', '2 classes')
-    """
-    return f"{n:,} " + (word if n == 1 else many or f"{word}s")
+    return names[0] if len(names) == 1 else f"{sign.join(names[:-1])} and {names[-1]}"
 
 
 def range_words(counts: np.ndarray) -> str:
